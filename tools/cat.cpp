@@ -5,6 +5,7 @@
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/tensor/convert.hpp>
 
+#include <complex>
 #include <cstring>
 #include <iostream>
 

@@ -23,6 +23,7 @@
 #include <cairn/comm/impl/communicator_data_plane.ipp>
 #include <cairn/comm/impl/launch_environment.ipp>
 #include <cairn/comm/impl/omitted.ipp>
+#include <cairn/comm/impl/solo.ipp>
 #include <cairn/comm/impl/split.ipp>
 #include <cairn/comm/impl/tcp_group.ipp>
 #include <cairn/comm/impl/thread_group.ipp>
@@ -50,6 +51,7 @@
 #include <cairn/object_store/impl/direct_reads.ipp>
 #include <cairn/object_store/impl/direct_writes.ipp>
 #include <cairn/object_store/impl/file.ipp>
+#include <cairn/object_store/impl/file_handles.ipp>
 #include <cairn/object_store/impl/file_system.ipp>
 #include <cairn/object_store/impl/memory.ipp>
 #include <cairn/object_store/impl/names.ipp>

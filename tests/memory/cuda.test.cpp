@@ -161,10 +161,15 @@ BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices_are_saved_and_loaded) {
         {
             staging_arena staging(arena_options{.budget = std::uint64_t{1} << 20});
             if (seed % 3 != 0) staging.pin_for(*spaces.find(on_gpu(0)), on_gpu(0));
-            device_queues queues;
+            std::deque<any_copy_queue> queues;
+            auto const queue_of = [&](device_id d) -> any_copy_queue& {
+                for (auto& q : queues)
+                    if (q.device() == d) return q;
+                return queues.emplace_back(spaces.serving(d, "w").open(d));
+            };
             for (auto& a : arrays) {
                 const_tensor_view const v = a.view;
-                queues.of(v.device, spaces, "w").fence({&v, 1});
+                queue_of(v.device).fence({&v, 1});
             }
             std::vector<arena_lease> blocks;
             auto const piece = static_cast<std::size_t>(oracle::pick(random, 1, 64));
@@ -172,7 +177,7 @@ BOOST_AUTO_TEST_CASE(strided_arrays_of_several_devices_are_saved_and_loaded) {
                 piecewise_copy const c(from, to, piece);
                 std::vector<pitched_copy> calls;
                 for (std::size_t k = 0; k < c.pieces(); ++k) c.append(k, calls);
-                auto& q = queues.of(save ? from.device : to.device, spaces, "w");
+                auto& q = queue_of(save ? from.device : to.device);
                 save ? q.to_host(calls) : q.to_device(calls);
             };
             std::vector<tensor_view> staged;

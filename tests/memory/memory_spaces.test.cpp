@@ -213,15 +213,6 @@ BOOST_AUTO_TEST_CASE(a_device_without_its_space_is_refused_with_what_helps) {
     BOOST_TEST((some.find(memory_space::device)->type() == typeid(memory_space)));
     BOOST_TEST((some.find({})->type() == typeid(host_memory)));
     BOOST_TEST(some.find({memory_kind::cuda, 0}) == nullptr);
-
-    device_queues queues;
-    auto& first = queues.of(one, some, "a");
-    auto& second = queues.of({}, some, "b");
-    BOOST_TEST(std::addressof(first) == std::addressof(queues.of(one, some, "c")));
-    BOOST_TEST(std::addressof(first) != std::addressof(second));
-    BOOST_TEST(std::distance(queues.begin(), queues.end()) == 2);
-    BOOST_CHECK_EXCEPTION(queues.of({memory_kind::cuda, 0}, some, "d"), error,
-                          is(errc::unsupported));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_SUITE(direct_writes)
 
 namespace {
 
-constexpr std::size_t slab = cairn::detail::direct_writes::usual_slab_bytes;
+constexpr std::size_t slab = cairn::file_store_options{}.direct_write_bytes;
 
 using piece = std::pair<std::size_t, std::size_t>;  // begin and end
 

@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_temporary_file_of_what_only_looks_like_this_process_stays
 BOOST_AUTO_TEST_CASE(a_place_is_removed_with_temporary_files_of_ended_processes_alone) {
     scratch s;
     cairn::file_store store(s.next());
-    auto const place = store.directory() / "p";
+    auto const place = fs::path(store.directory()) / "p";
     auto const me = cairn::detail::this_process();
     auto ended = me, stranger = me;
     ended.run = std::string(32, 'c');
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(a_place_is_removed_with_temporary_files_of_ended_processes_
 BOOST_AUTO_TEST_CASE(directories_that_are_left_empty_go_with_a_file_that_is_gone_already) {
     scratch s;
     cairn::file_store store(s.next());
-    fs::create_directories(store.directory() / "a");  // its own directory "b" is gone too
+    fs::create_directories(fs::path(store.directory()) / "a");  // its own directory "b" is gone too
     store.remove("a/b/o");
     BOOST_TEST(fs::is_empty(store.directory()));
 }
@@ -208,7 +208,8 @@ BOOST_AUTO_TEST_CASE(a_tag_is_that_of_the_bytes_and_the_time_not_of_the_number_o
     scratch s;
     cairn::file_store store(s.next());
     store.publish("m", cairn::byte_vector(100), std::nullopt);
-    auto const file = store.directory() / "m", copy = store.directory() / "copy";
+    auto const file = fs::path(store.directory()) / "m",
+               copy = fs::path(store.directory()) / "copy";
     auto const before = store.tag("m");
     fs::copy_file(file, copy);
     fs::last_write_time(copy, fs::last_write_time(file));
@@ -222,16 +223,16 @@ BOOST_AUTO_TEST_CASE(a_file_that_has_another_number_when_it_is_finished_is_the_s
         cairn::byte_vector const bytes(size, std::byte{7});
         auto h = store.create("o", size);
         h.write(0, bytes);
-        fs::copy_file(store.directory() / "o", store.directory() / "copy");
-        fs::rename(store.directory() / "copy", store.directory() / "o");
+        fs::copy_file(fs::path(store.directory()) / "o", fs::path(store.directory()) / "copy");
+        fs::rename(fs::path(store.directory()) / "copy", fs::path(store.directory()) / "o");
         BOOST_CHECK_NO_THROW(h.finish(true));
         store.remove("o");
     }
     // Another job's, of the same size.
     auto h = store.create("o", 10);
     h.write(0, cairn::byte_vector(10, std::byte{1}));
-    fs::remove(store.directory() / "o");
-    std::ofstream(store.directory() / "o") << "0123456789";
+    fs::remove(fs::path(store.directory()) / "o");
+    std::ofstream(fs::path(store.directory()) / "o") << "0123456789";
     BOOST_CHECK_THROW(h.finish(true), cairn::error);
 }
 

@@ -86,11 +86,11 @@ BOOST_AUTO_TEST_CASE(a_prefixed_store_keeps_the_word_of_its_store) {
     no_failures(browsable_store_suite(within));
     auto store = make();
     (void)store.at("p").at("a").create("o", 0);
-    fs::create_directory_symlink(s.dir, files.back().directory() / "link");
+    fs::create_directory_symlink(s.dir, fs::path(files.back().directory()) / "link");
     auto const all = store.all_places();
     BOOST_REQUIRE(all.size() == 2u);
     BOOST_TEST(all[0].linked);
-    BOOST_TEST(store.place_id((files.back().directory() / "p").string()) == "p");
+    BOOST_TEST(store.place_id((fs::path(files.back().directory()) / "p").string()) == "p");
 }
 
 BOOST_AUTO_TEST_CASE(what_is_hidden_or_a_link_is_no_place) {
@@ -181,12 +181,14 @@ BOOST_AUTO_TEST_CASE(a_relative_place_is_within_an_absolute_one_instead) {
     scratch s;
     auto const base = s.next();
     cairn::file_store const store(base);
-    BOOST_TEST(store.at("step_1").directory() == base / "step_1");
-    BOOST_TEST(store.at("a").at("b").directory() == base / "a" / "b");
-    BOOST_TEST(store.at(s.dir.string()).directory() == s.dir);
-    BOOST_TEST(store.at("").directory() == base);
-    BOOST_TEST(cairn::file_store().at("step_1").directory() == fs::current_path() / "step_1");
-    BOOST_TEST(cairn::file_store("./a/").at("./b/").directory() == fs::current_path() / "a" / "b");
+    BOOST_TEST(fs::path(store.at("step_1").directory()) == base / "step_1");
+    BOOST_TEST(fs::path(store.at("a").at("b").directory()) == base / "a" / "b");
+    BOOST_TEST(fs::path(store.at(s.dir.string()).directory()) == s.dir);
+    BOOST_TEST(fs::path(store.at("").directory()) == base);
+    BOOST_TEST(fs::path(cairn::file_store().at("step_1").directory()) ==
+               fs::current_path() / "step_1");
+    BOOST_TEST(fs::path(cairn::file_store("./a/").at("./b/").directory()) ==
+               fs::current_path() / "a" / "b");
     auto nested = store.at("step_1");
     put(nested, "o");
     BOOST_TEST(fs::exists(base / "step_1" / "o"));
@@ -203,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_tag_tells_files_apart_that_differ_in_their_last_bytes_alo
     constexpr std::uint64_t block = 64 << 10;
     for (std::uint64_t const size : {std::uint64_t{1}, block - 1, block, block + 1, 3 * block}) {
         store.publish("o", std::vector<std::byte>(size), std::nullopt);
-        auto const path = store.directory() / "o";
+        auto const path = fs::path(store.directory()) / "o";
         auto const when = fs::last_write_time(path);
         auto const before = store.tag("o");
         BOOST_TEST(store.tag("o").text == before.text);
@@ -228,7 +230,7 @@ BOOST_AUTO_TEST_CASE(a_tag_does_not_read_a_large_file) {
     scratch s;
     cairn::file_store store(s.next());
     put(store, "o");
-    auto const path = store.directory() / "o";
+    auto const path = fs::path(store.directory()) / "o";
     fs::resize_file(path, std::uintmax_t{1} << 40);  // takes no space
     auto const before = store.tag("o");
     BOOST_TEST(!before.text.empty());

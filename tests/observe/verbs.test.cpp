@@ -16,6 +16,7 @@
 #include <cairn/load.hpp>
 #include <cairn/load_tree.hpp>
 #include <cairn/observe/sink_list.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_writer.hpp>
 #include <cairn/verb/detail/phases.hpp>
 

@@ -16,6 +16,7 @@
 #include <cairn/save/detail/save_op.hpp>
 #include <cairn/save/plan_cache.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_reader.hpp>
 #include <cairn/storage/torch_writer.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>

@@ -7,6 +7,7 @@
 #include <cairn/completion.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

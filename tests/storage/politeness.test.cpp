@@ -7,6 +7,7 @@
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/rate_limit.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <boost/asio/thread_pool.hpp>

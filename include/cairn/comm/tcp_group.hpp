@@ -91,7 +91,6 @@ private:
     /// Performs the first exchange, which shows that all ranks have joined.
     CAIRN_DECL void meet(const tcp_options& o);
 };
-static_assert(BackgroundCommunicator<tcp_group>);
 
 }  // namespace cairn
 

@@ -60,7 +60,6 @@ private:
     std::vector<std::atomic<bool>> handed_out_{};
     std::shared_ptr<detail::thread_engine> first_;
 };
-static_assert(BackgroundCommunicator<thread_group::member>);
 
 namespace detail {
 

@@ -28,6 +28,10 @@ CAIRN_DECL std::string text_of(const std::exception_ptr& e);
 
 CAIRN_DECL void encode(wire_writer& w, const rank_failure& f);
 
+/// Converts an exception of any type to an @ref error that names a rank. Without the memory for
+/// that, returns the `std::bad_alloc`.
+CAIRN_DECL std::exception_ptr error_of(const std::exception_ptr& e, int rank) noexcept;
+
 CAIRN_DECL rank_failure decode_failure(wire_reader& r);
 
 struct outcome {
@@ -37,6 +41,8 @@ struct outcome {
     bool failures_follow = false;
 };
 
+CAIRN_DECL outcome failed_outcome(const std::exception_ptr& why, int rank);
+
 /// Runs this rank's share of a step, which returns what it tells the others; an exception becomes
 /// this rank's failure.
 template <class F>
@@ -45,7 +51,7 @@ outcome attempt(int rank, F&& f) {
     try {
         o.payload = std::forward<F>(f)();
     } catch (...) {
-        o.failures.push_back(failure_from(std::current_exception(), rank));
+        o = failed_outcome(std::current_exception(), rank);
     }
     return o;
 }

@@ -11,23 +11,6 @@
 
 namespace cairn::detail {
 
-/// Converts an exception of any type to an @ref error that names a rank. Without the memory for
-/// that, returns the `std::bad_alloc`.
-inline std::exception_ptr error_of(const std::exception_ptr& e, int rank) noexcept {
-    try {
-        try {
-            std::rethrow_exception(e);
-        } catch (const error& x) {
-            if (rank < 0 || x.context().rank >= 0 || !x.failures().empty()) return e;
-            return std::make_exception_ptr(error({x.as_failure(rank)}, x.state_modified()));
-        } catch (...) {
-            return std::make_exception_ptr(error({failure_from(e, rank)}, false));
-        }
-    } catch (...) {
-        return std::current_exception();
-    }
-}
-
 /// Returns -1 if the group does not say it.
 template <class Group>
 int rank_of(const Group& group) noexcept {

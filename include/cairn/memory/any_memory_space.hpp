@@ -7,13 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -80,15 +80,16 @@ private:
         ticket record() override {
             std::lock_guard const lock(mutex_);
             events_.push_back(q_.record());
-            return ++recorded_;
+            return reached_ + events_.size();
         }
         bool reached(ticket t) override {
             std::unique_lock const lock(mutex_, std::try_to_lock);
             if (!lock.owns_lock()) return false;
-            while (!events_.empty() && recorded_ - events_.size() < t &&
-                   q_.reached(events_.front()))
-                events_.pop_front();
-            return t <= recorded_ - events_.size();
+            std::size_t n = 0;
+            while (n != events_.size() && reached_ + n < t && q_.reached(events_[n])) ++n;
+            events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(n));
+            reached_ += n;
+            return t <= reached_;
         }
         const std::type_info& stream_type() const noexcept override {
             return typeid(typename Q::stream);
@@ -105,8 +106,8 @@ private:
         std::mutex mutex_{};
         std::shared_ptr<const void> space_;
         Q q_;
-        std::deque<typename Q::event> events_{};  ///< Not known to be reached, in order.
-        ticket recorded_ = 0;
+        ticket reached_ = 0;
+        std::vector<typename Q::event> events_{};  ///< Those after it.
     };
 
     device_id device_;

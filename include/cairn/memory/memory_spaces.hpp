@@ -5,7 +5,6 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,19 +35,6 @@ public:
 private:
     any_memory_space host_;
     std::vector<any_memory_space> given_{};
-};
-
-/// The queues of one operation, one for each device, opened when first used.
-class device_queues {
-public:
-    /// The result stays valid.
-    /// @param fqn  See @ref memory_spaces::serving.
-    any_copy_queue& of(device_id d, memory_spaces& spaces, const std::string& fqn);
-    auto begin() { return queues_.begin(); }
-    auto end() { return queues_.end(); }
-
-private:
-    std::deque<any_copy_queue> queues_{};
 };
 
 }  // namespace cairn

@@ -52,6 +52,13 @@ struct unsupported_tensor {
 
 /// The contents of a checkpoint. DCP's `Metadata`, with the storage data folded into chunks.
 struct metadata {
+    metadata() noexcept;
+    metadata(const metadata& other);
+    metadata(metadata&& other) noexcept;
+    metadata& operator=(const metadata& other);
+    metadata& operator=(metadata&& other) noexcept;
+    ~metadata();
+
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};

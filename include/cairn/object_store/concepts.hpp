@@ -4,7 +4,6 @@
 
 #include <cairn/error.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -178,14 +177,18 @@ namespace detail {
 inline constexpr std::size_t usual_read_size = std::size_t{256} << 10;
 inline constexpr std::size_t largest_read_size = std::size_t{16} << 20;
 
+constexpr std::size_t within(std::size_t n, std::size_t least, std::size_t most) noexcept {
+    return n < least ? least : n > most ? most : n;
+}
+
 /// The size of the pieces that a handle is read in: a multiple of 256 KiB.
 template <class Handle>
 std::size_t read_size_of([[maybe_unused]] Handle& h) {
     if constexpr (requires {
                       { h.read_size() } -> std::same_as<std::size_t>;
                   })
-        return std::clamp(h.read_size() / usual_read_size * usual_read_size, usual_read_size,
-                          largest_read_size);
+        return within(h.read_size() / usual_read_size * usual_read_size, usual_read_size,
+                      largest_read_size);
     else
         return usual_read_size;
 }
@@ -194,7 +197,7 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
 template <ObjectStore Store>
 std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
     if constexpr (ManyRequestsStore<Store>)
-        return std::clamp<std::size_t>(s.requests_in_flight(), 1, 256);
+        return within(s.requests_in_flight(), 1, 256);
     else
         return 1;
 }
@@ -206,7 +209,7 @@ std::size_t read_uncached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::u
     if constexpr (requires {
                       { h.read_uncached(at, into) } -> std::same_as<std::size_t>;
                   })
-        return std::min(h.read_uncached(at, into), into.size());
+        return within(h.read_uncached(at, into), 0, into.size());
     else
         return 0;
 }

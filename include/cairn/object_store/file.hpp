@@ -3,23 +3,12 @@
 #define CAIRN_OBJECT_STORE_FILE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/error.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/direct_reads.hpp>
-#include <cairn/object_store/detail/direct_writes.hpp>
-#include <cairn/object_store/detail/posix_file.hpp>
-#include <cairn/object_store/detail/write_back.hpp>
 
-#include <sys/stat.h>
-
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +23,7 @@ struct file_store_options {
     std::optional<bool> direct_writes{};
     /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
     /// written as usual.
-    std::size_t direct_write_bytes = detail::direct_writes::usual_slab_bytes;
+    std::size_t direct_write_bytes = std::size_t{4} << 20;
     /// A load reads past the page cache what no other rank is likely to read, in pieces of more
     /// than 256 KiB, where the file system can do that, unless the cache has them or the kernel
     /// does not tell. That is faster than by way of the cache, which then has nothing of it.
@@ -60,7 +49,7 @@ class file_store {
 public:
     file_store();
     /// @throws error errc::invalid_argument for a `direct_write_bytes` that is none
-    explicit file_store(std::filesystem::path directory, file_store_options options = {});
+    explicit file_store(std::string directory, file_store_options options = {});
 
     /// Returns the store of another directory: a relative `id` is below this one's, an absolute one
     /// replaces it, like `operator/` of `std::filesystem::path`. The options are the same.
@@ -74,10 +63,8 @@ public:
     /// fails too: no later write or sync can restore what an earlier one has lost.
     class writer {
     public:
-        writer(detail::unique_fd fd, std::string path, std::uint64_t size, bool nested,
-               bool durable = true, std::size_t direct_write_bytes = 0);
-        writer(writer&& other) noexcept;
-        writer& operator=(writer&& other) noexcept;
+        writer(writer&&) noexcept;
+        writer& operator=(writer&&) noexcept;
         ~writer();
 
         void write(std::uint64_t at, byte_span b);
@@ -85,41 +72,30 @@ public:
         void finish(bool durable);
 
     private:
-        template <class F>
-        void final_if_it_fails(F&& f);
-        // Does not remove a different file that now has this name.
-        void discard() noexcept;
-        void note_end(std::uint64_t at, byte_span b) noexcept;
-        bool is_there() const;
-
-        static constexpr std::size_t most_of_end = 4096;
-        detail::unique_fd fd_;
-        std::string path_;
-        std::uint64_t size_;
-        bool nested_;
-        bool durable_;  ///< False: never synced.
-        std::atomic<bool> failed_{false};
-        byte_vector end_;  ///< The last bytes of the file, as they were written.
-        detail::write_back write_back_;
-        std::unique_ptr<detail::direct_writes> direct_;  ///< Null: off.
+        friend file_store;
+        struct state;
+        explicit writer(std::unique_ptr<state> s);
+        std::unique_ptr<state> s_;
     };
 
     class reader {
     public:
-        reader(detail::unique_fd fd, std::string path, std::uint64_t size,
-               bool direct_reads = false);
+        reader(reader&&) noexcept;
+        reader& operator=(reader&&) noexcept;
+        ~reader();
+
         /// @throws error errc::not_found if the file was replaced or removed, and its file system
         /// does not keep it for those who read it: it may be opened again.
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         /// As it was opened.
-        std::uint64_t size() const noexcept { return size_; }
+        std::uint64_t size() const noexcept;
 
     private:
-        detail::unique_fd fd_;
-        std::string path_;
-        std::uint64_t size_;
-        std::unique_ptr<detail::direct_reads> direct_;  ///< Null: off.
+        friend file_store;
+        struct state;
+        explicit reader(std::unique_ptr<state> s);
+        std::unique_ptr<state> s_;
     };
 
     /// @param durable  False: `finish(true)` will not be called, so the system may write the bytes
@@ -160,42 +136,20 @@ public:
 
     std::string describe(std::string_view name);
     /// Absolute.
-    const std::filesystem::path& directory() const noexcept { return dir_; }
+    const std::string& directory() const noexcept { return dir_; }
     /// What copies of this store have met since the last call that is no failure, e.g. a file
     /// system without locks. Each is told once.
     std::vector<std::string> take_warnings();
 
 private:
-    /// Shared by copies.
-    struct notes {
-        std::mutex m{};
-        std::vector<std::string> fresh{};
-        std::set<std::string> told{};
-    };
-    void warn(std::string what) const;
-    void make_directories(const std::filesystem::path& p) const;
-    void sync_names(const std::string& directory) const;
-    std::filesystem::path full(std::string_view name) const;
+    struct notes;
+    struct impl;
 
-    template <class F>
-    void for_each_entry(int flags, F&& f) const;
-
-    struct open_one {
-        detail::unique_fd fd;
-        struct ::stat status;
-    };
-    std::optional<open_one> open_existing(std::string_view name) const;
-
-    static error replaced(const std::string& file, const object_tag& wanted,
-                          const object_tag& there);
-
-    std::filesystem::path dir_;
+    std::string dir_;
     file_store_options options_;
-    bool must_sync_ = true;  ///< Unless `sync_files` is off.
-    std::shared_ptr<notes> notes_ = std::make_shared<notes>();
+    bool must_sync_ = true;         ///< Unless `sync_files` is off.
+    std::shared_ptr<notes> notes_;  ///< Shared by copies.
 };
-static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store> &&
-              UnsyncedStore<file_store> && WarningStore<file_store>);
 
 }  // namespace cairn
 

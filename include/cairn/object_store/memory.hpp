@@ -89,7 +89,6 @@ private:
     std::shared_ptr<state> s_;
     std::string prefix_;
 };
-static_assert(BrowsableStore<memory_store>);
 
 }  // namespace cairn
 

@@ -3,8 +3,8 @@
 #define CAIRN_OBJECT_STORE_PREFIXED_HPP
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/names.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -91,8 +91,7 @@ public:
             for (auto const& info : list())
                 if (auto const slash = info.name.find('/'); slash != info.name.npos)
                     out.push_back(info.name.substr(0, slash));
-            std::sort(out.begin(), out.end());
-            out.erase(std::unique(out.begin(), out.end()), out.end());
+            detail::keep_one_of_each(out);
             return out;
         }
     }

@@ -62,10 +62,6 @@ private:
     struct sides;
     std::unique_ptr<sides> sides_;
 };
-static_assert(Planner<default_planner> && StateMemoryPlanner<default_planner>);
-static_assert(KeyedSavePlanner<default_planner> && JoiningSavePlanner<default_planner>);
-static_assert(CheckingLoadPlanner<default_planner> && TyingLoadPlanner<default_planner> &&
-              LocalLoadPlanner<default_planner>);
 
 }  // namespace cairn
 

@@ -80,7 +80,6 @@ private:
     default_planner inner_;
     state_dict tree_;
 };
-static_assert(LoadPlanner<empty_state_planner> && LocalLoadPlanner<empty_state_planner>);
 
 namespace detail {
 

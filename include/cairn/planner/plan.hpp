@@ -6,7 +6,6 @@
 #include <cairn/metadata/value.hpp>
 #include <cairn/tensor/view.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -67,7 +66,7 @@ struct stored_amount {
     void add(std::uint64_t item_bytes) noexcept {
         ++items;
         bytes += item_bytes;
-        largest = std::max(largest, item_bytes);
+        if (item_bytes > largest) largest = item_bytes;
     }
     friend bool operator==(const stored_amount&, const stored_amount&) = default;
 };

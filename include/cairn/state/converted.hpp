@@ -8,7 +8,6 @@
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/traits.hpp>
 
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstring>
@@ -43,14 +42,17 @@ std::optional<To> number_as(From from) {
         return static_cast<To>(from);
     } else if constexpr (std::integral<To>) {
         // 2^digits is exact in every floating-point type; the largest integer may not be.
-        auto const beyond = std::ldexp(From{1}, std::numeric_limits<To>::digits);
-        auto const least = std::signed_integral<To> ? -beyond : From{0};
-        if (!(from >= least && from < beyond) || from != std::trunc(from)) return std::nullopt;
-        return static_cast<To>(from);
+        constexpr auto beyond = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+        constexpr auto least = std::signed_integral<To> ? -beyond : From{0};
+        if (!(from >= least && from < beyond)) return std::nullopt;
+        auto const to = static_cast<To>(from);
+        if (static_cast<From>(to) != from) return std::nullopt;
+        return to;
     } else if constexpr (std::integral<From>) {
         return static_cast<To>(from);
     } else {
-        if (std::isfinite(from) && std::abs(from) > std::numeric_limits<To>::max())
+        auto const size = from < 0 ? -from : from;
+        if (size > std::numeric_limits<To>::max() && size <= std::numeric_limits<From>::max())
             return std::nullopt;
         return static_cast<To>(from);
     }

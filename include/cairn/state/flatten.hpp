@@ -18,6 +18,11 @@ namespace cairn {
 
 /// The leaves of a state, and the owners of their memory.
 struct flattened {
+    flattened();
+    flattened(flattened&&) noexcept;
+    flattened& operator=(flattened&&) noexcept;
+    ~flattened();
+
     flat_state leaves{};
 
     /// Calls `load_state_dict` of every Stateful, inner ones first.

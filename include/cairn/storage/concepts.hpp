@@ -23,6 +23,8 @@
 
 namespace cairn {
 
+class job_executor;
+
 /// Selects the checkpoint that a writer or reader uses next (`reset`). A path for file stores.
 using checkpoint_id = std::string;
 

@@ -8,8 +8,6 @@
 #include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/torch_options.hpp>
 
-#include <boost/asio/any_io_executor.hpp>
-
 #include <concepts>
 #include <cstddef>
 #include <memory>
@@ -29,11 +27,15 @@ class torch_reader {
 public:
     template <class Store>
         requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
-    explicit torch_reader(Store store, torch_reader_options options = {},
-                          boost::asio::any_io_executor jobs = {})
-        : torch_reader(detail::erased_store(std::move(store)), options, std::move(jobs)) {}
-    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {},
-                                     boost::asio::any_io_executor jobs = {});
+    explicit torch_reader(Store store, torch_reader_options options = {})
+        : torch_reader(detail::erased_store(std::move(store)), options) {}
+    template <class Store>
+        requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
+    torch_reader(Store store, torch_reader_options options, const job_executor& jobs)
+        : torch_reader(detail::erased_store(std::move(store)), options, jobs) {}
+    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {});
+    CAIRN_DECL torch_reader(detail::erased_store store, torch_reader_options options,
+                            const job_executor& jobs);
     CAIRN_DECL torch_reader(torch_reader&&) noexcept;
     CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;
     CAIRN_DECL ~torch_reader();
@@ -67,8 +69,6 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
-              LocalReader<torch_reader>);
 
 }  // namespace cairn
 

@@ -8,8 +8,6 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 
-#include <boost/asio/any_io_executor.hpp>
-
 #include <concepts>
 #include <memory>
 #include <span>
@@ -30,12 +28,15 @@ class torch_writer {
 public:
     template <class Store>
         requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
-    explicit torch_writer(Store store, torch_writer_options options = {},
-                          boost::asio::any_io_executor jobs = {})
-        : torch_writer(detail::erased_store(std::move(store)), std::move(options),
-                       std::move(jobs)) {}
-    CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {},
-                                     boost::asio::any_io_executor jobs = {});
+    explicit torch_writer(Store store, torch_writer_options options = {})
+        : torch_writer(detail::erased_store(std::move(store)), std::move(options)) {}
+    template <class Store>
+        requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
+    torch_writer(Store store, torch_writer_options options, const job_executor& jobs)
+        : torch_writer(detail::erased_store(std::move(store)), std::move(options), jobs) {}
+    CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {});
+    CAIRN_DECL torch_writer(detail::erased_store store, torch_writer_options options,
+                            const job_executor& jobs);
     CAIRN_DECL torch_writer(torch_writer&&) noexcept;
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;
     CAIRN_DECL ~torch_writer();
@@ -82,7 +83,6 @@ private:
     struct state;
     std::unique_ptr<state> s_;
 };
-static_assert(ReleasingWriter<torch_writer> && NamingWriter<torch_writer>);
 
 }  // namespace cairn
 

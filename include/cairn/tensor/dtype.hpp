@@ -4,7 +4,7 @@
 
 #include <cairn/detail/cxx20.hpp>
 
-#include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -114,6 +114,16 @@ constexpr std::optional<dtype> dtype_from_name(std::string_view name) noexcept {
     return std::nullopt;
 }
 
+namespace detail {
+/// std::complex, or a class of another library with the same members and memory.
+template <class T, class Number>
+concept ComplexOf = sizeof(T) == 2 * sizeof(Number) && requires(const T& z) {
+    requires std::same_as<typename T::value_type, Number>;
+    { z.real() } -> std::convertible_to<Number>;
+    { z.imag() } -> std::convertible_to<Number>;
+};
+}  // namespace detail
+
 /// The dtype of a C++ element type. Undefined for types without one; specialise it for
 /// half-precision types of your own.
 template <class T>
@@ -130,13 +140,15 @@ template <> struct dtype_of_impl<std::uint32_t> { static constexpr dtype value =
 template <> struct dtype_of_impl<std::uint16_t> { static constexpr dtype value = dtype::uint16; };
 template <> struct dtype_of_impl<std::uint8_t> { static constexpr dtype value = dtype::uint8; };
 template <> struct dtype_of_impl<bool> { static constexpr dtype value = dtype::boolean; };
-template <> struct dtype_of_impl<std::complex<double>> {
+// clang-format on
+template <detail::ComplexOf<double> T>
+struct dtype_of_impl<T> {
     static constexpr dtype value = dtype::complex128;
 };
-template <> struct dtype_of_impl<std::complex<float>> {
+template <detail::ComplexOf<float> T>
+struct dtype_of_impl<T> {
     static constexpr dtype value = dtype::complex64;
 };
-// clang-format on
 
 template <class T>
 inline constexpr dtype dtype_of = dtype_of_impl<T>::value;

@@ -7,6 +7,7 @@
 #include <cairn/tensor/traits.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>

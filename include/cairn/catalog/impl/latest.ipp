@@ -192,7 +192,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options) {
     auto const store = file_store(directory).syncing_where_it_can();
     auto id = detail::latest(detail::erased_store(store), options);
-    if (id) id = store.at(*id).directory().string();
+    if (id) id = store.at(*id).directory();
     return id;
 }
 

@@ -19,6 +19,8 @@
 #include <utility>
 
 namespace cairn {
+
+static_assert(BackgroundCommunicator<tcp_group>);
 namespace detail {
 
 inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o, bool loopback,

@@ -14,6 +14,8 @@
 #include <thread>
 
 namespace cairn {
+
+static_assert(BackgroundCommunicator<thread_group::member>);
 namespace detail {
 
 inline error no_thread_rank(std::string expected, int found) {

@@ -21,6 +21,11 @@
 
 namespace cairn::detail {
 
+CAIRN_DECL outcome failed_outcome(const std::exception_ptr& why, int rank) {
+    outcome o;
+    o.failures.push_back(failure_from(why, rank));
+    return o;
+}
 CAIRN_DECL rank_failure failure_from(const std::exception_ptr& e, int rank) {
     auto const plain = [&](error_code code, const std::string& what) {
         return error(code, {.rank = rank, .found = what}).as_failure(rank);
@@ -37,6 +42,21 @@ CAIRN_DECL rank_failure failure_from(const std::exception_ptr& e, int rank) {
         return plain(make_error_code(errc::rank_failed), x.what());
     } catch (...) {
         return plain(make_error_code(errc::rank_failed), "an exception of an unknown type");
+    }
+}
+
+CAIRN_DECL std::exception_ptr error_of(const std::exception_ptr& e, int rank) noexcept {
+    try {
+        try {
+            std::rethrow_exception(e);
+        } catch (const error& x) {
+            if (rank < 0 || x.context().rank >= 0 || !x.failures().empty()) return e;
+            return std::make_exception_ptr(error({x.as_failure(rank)}, x.state_modified()));
+        } catch (...) {
+            return std::make_exception_ptr(error({failure_from(e, rank)}, false));
+        }
+    } catch (...) {
+        return std::current_exception();
     }
 }
 

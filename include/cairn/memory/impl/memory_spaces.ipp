@@ -38,14 +38,6 @@ CAIRN_DECL any_memory_space& memory_spaces::serving(device_id d, const std::stri
         d, fqn, given_.empty() ? "none" : std::to_string(given_.size()) + " for other devices");
 }
 
-CAIRN_DECL any_copy_queue& device_queues::of(device_id d, memory_spaces& spaces,
-                                             const std::string& fqn) {
-    for (auto& q : queues_)
-        if (q.device() == d) return q;
-    queues_.push_back(spaces.serving(d, fqn).open(d));
-    return queues_.back();
-}
-
 }  // namespace cairn
 
 #endif

@@ -8,6 +8,13 @@
 
 namespace cairn {
 
+CAIRN_DECL metadata::metadata() noexcept = default;
+CAIRN_DECL metadata::metadata(const metadata& other) = default;
+CAIRN_DECL metadata::metadata(metadata&& other) noexcept = default;
+CAIRN_DECL metadata& metadata::operator=(const metadata& other) = default;
+CAIRN_DECL metadata& metadata::operator=(metadata&& other) noexcept = default;
+CAIRN_DECL metadata::~metadata() = default;
+
 CAIRN_DECL const tensor_metadata* metadata::tensor(std::string_view fqn) const {
     auto const it = entries.find(fqn);
     return it == entries.end() ? nullptr : std::get_if<tensor_metadata>(&it->second);

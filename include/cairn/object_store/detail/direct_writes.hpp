@@ -26,7 +26,6 @@ class slab;
 class direct_writes {
 public:
     static constexpr std::size_t block_bytes = 4096;
-    static constexpr std::size_t usual_slab_bytes = std::size_t{4} << 20;
 
     /// @param slab_bytes  How much is gathered; a multiple of `block_bytes`.
     /// @return Null where the file system has no direct I/O, or nothing is gained: for files

@@ -3,11 +3,11 @@
 #define CAIRN_OBJECT_STORE_DETAIL_ERASED_STORE_HPP
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/prefixed.hpp>
 
 #include <concepts>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -126,8 +126,7 @@ class erased_store {
                               { s_.place_id(id) } -> std::same_as<std::string>;
                           })
                 return s_.place_id(id);
-            auto const plain = std::filesystem::path(id).lexically_normal();
-            return (plain.has_filename() ? plain : plain.parent_path()).string();
+            return plain_place_id(id);
         }
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -15,6 +16,10 @@ namespace cairn::detail {
 CAIRN_DECL bool is_object_name(std::string_view name);
 /// @param described  The name as its store displays it.
 CAIRN_DECL error bad_object_name(std::string described);
+/// Sorts names, and removes those that are there already.
+CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names);
+/// The id of a place without what does not change it: `a` for `./b/../a/`.
+CAIRN_DECL std::string plain_place_id(const std::string& id);
 
 }  // namespace cairn::detail
 

@@ -17,6 +17,8 @@
 
 namespace cairn {
 
+static_assert(BrowsableStore<memory_store>);
+
 struct memory_store::state {
     std::mutex m;
     std::map<std::string, std::shared_ptr<const object>, std::less<>> objects;

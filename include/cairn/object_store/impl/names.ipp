@@ -4,7 +4,9 @@
 
 #include <cairn/object_store/detail/names.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <utility>
 
 namespace cairn::detail {
@@ -23,6 +25,16 @@ CAIRN_DECL error bad_object_name(std::string described) {
     return {errc::invalid_argument,
             {.file = std::move(described),
              .expected = "a relative name without '.', '..' or empty parts"}};
+}
+
+CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names) {
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+CAIRN_DECL std::string plain_place_id(const std::string& id) {
+    auto const plain = std::filesystem::path(id).lexically_normal();
+    return (plain.has_filename() ? plain : plain.parent_path()).string();
 }
 
 }  // namespace cairn::detail

@@ -14,6 +14,11 @@
 
 namespace cairn {
 
+static_assert(Planner<default_planner> && StateMemoryPlanner<default_planner>);
+static_assert(KeyedSavePlanner<default_planner> && JoiningSavePlanner<default_planner>);
+static_assert(CheckingLoadPlanner<default_planner> && TyingLoadPlanner<default_planner> &&
+              LocalLoadPlanner<default_planner>);
+
 struct default_planner::sides {
     explicit sides(planner_options o) : options(std::move(o)), save(options), load(options) {}
 

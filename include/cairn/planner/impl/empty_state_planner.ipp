@@ -21,6 +21,8 @@
 
 namespace cairn {
 
+static_assert(LoadPlanner<empty_state_planner> && LocalLoadPlanner<empty_state_planner>);
+
 CAIRN_DECL node allocate_on_host(const wanted_tensor& w) {
     if (!w.boxes) return host_tensor(w.type, w.global_shape);
     auto memory = std::make_shared<std::vector<host_tensor>>();

@@ -18,6 +18,11 @@
 
 namespace cairn {
 
+CAIRN_DECL flattened::flattened() = default;
+CAIRN_DECL flattened::flattened(flattened&&) noexcept = default;
+CAIRN_DECL flattened& flattened::operator=(flattened&&) noexcept = default;
+CAIRN_DECL flattened::~flattened() = default;
+
 CAIRN_DECL void flattened::notify_loaded() {
     for (auto& [put, dict] : notify) put(dict);
 }

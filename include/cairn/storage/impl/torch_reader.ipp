@@ -14,6 +14,7 @@
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
 #include <cstddef>
@@ -24,6 +25,9 @@
 #include <vector>
 
 namespace cairn {
+
+static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
+              LocalReader<torch_reader>);
 
 /// One rank's loads, one after the other. Never moved, because the finder's functions refer to it.
 struct torch_reader::state {
@@ -145,9 +149,11 @@ struct torch_reader::state {
     chunk_reader chunks;  // last member: its threads end first
 };
 
+CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options)
+    : s_(std::make_unique<state>(std::move(store), options, boost::asio::any_io_executor())) {}
 CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options,
-                                      boost::asio::any_io_executor jobs)
-    : s_(std::make_unique<state>(std::move(store), options, std::move(jobs))) {}
+                                      const job_executor& jobs)
+    : s_(std::make_unique<state>(std::move(store), options, jobs.get())) {}
 CAIRN_DECL torch_reader::torch_reader(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader& torch_reader::operator=(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader::~torch_reader() = default;

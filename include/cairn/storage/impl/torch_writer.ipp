@@ -14,6 +14,7 @@
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/write_file.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
@@ -28,6 +29,8 @@
 #include <vector>
 
 namespace cairn {
+
+static_assert(ReleasingWriter<torch_writer> && NamingWriter<torch_writer>);
 
 /// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
@@ -363,9 +366,12 @@ struct torch_writer::state {
     detail::job_pool jobs;  // last member: its threads end first
 };
 
+CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options)
+    : s_(std::make_unique<state>(std::move(store), std::move(options),
+                                 boost::asio::any_io_executor())) {}
 CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options,
-                                      boost::asio::any_io_executor jobs)
-    : s_(std::make_unique<state>(std::move(store), std::move(options), std::move(jobs))) {}
+                                      const job_executor& jobs)
+    : s_(std::make_unique<state>(std::move(store), std::move(options), jobs.get())) {}
 CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer& torch_writer::operator=(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer::~torch_writer() = default;

@@ -11,6 +11,14 @@
 
 namespace cairn {
 
+CAIRN_DECL void index_vector::grow(std::size_t capacity) {
+    auto const numbers = new std::int64_t[capacity];
+    for (std::size_t i = 0; i < size_; ++i) numbers[i] = data()[i];
+    delete[] heap_;
+    heap_ = numbers;
+    capacity_ = static_cast<std::uint32_t>(capacity);
+}
+
 CAIRN_DECL bool is_possible(const index_vector& extents) noexcept {
     return detail::is_possible_shape(extents);
 }

@@ -9,10 +9,10 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace cairn::detail {
 
@@ -54,8 +54,8 @@ void add_space(state_devices& to, std::remove_reference_t<Part>& part) {
 /// @param kept  More of them, which outlive the operation.
 template <space_holder Holder, class... Parts>
 std::shared_ptr<state_devices> devices_of(const flat_state& state, std::tuple<Parts...>& parts,
-                                          const std::vector<any_memory_space>& kept = {}) {
-    auto const devices = std::make_shared<state_devices>();
+                                          std::span<const any_memory_space> kept = {}) {
+    auto const devices = make_state_devices();
     for (auto const& s : kept) devices->add(s, true);
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
         (add_space<Holder, Parts>(*devices, std::get<Index>(parts)), ...);

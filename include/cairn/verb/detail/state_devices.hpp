@@ -7,7 +7,6 @@
 #include <cairn/state/flat_state.hpp>
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -42,10 +41,7 @@ class state_devices {
 public:
     /// @param kept  Whether the space is the operation's own, so that memory which is kept after it
     ///              may stay pinned.
-    void add(any_memory_space s, bool kept) {
-        spaces_.add(std::move(s));
-        kept_ = kept_ && kept;
-    }
+    CAIRN_DECL void add(any_memory_space s, bool kept);
 
     /// Orders later copies after the work that produces the tensors. Called inside the initiating
     /// call of the verb, on the caller's thread. What fails is thrown by `check`, so that this rank
@@ -78,18 +74,15 @@ private:
     void note(const const_tensor_view& v, const std::string& fqn);
 
     memory_spaces spaces_{};
-    bool kept_ = true;  ///< All of them.
-    std::deque<state_device> devices_{};
+    bool kept_ = true;                     ///< All of them.
+    std::vector<state_device> devices_{};  ///< Stay where they are once they are fenced.
     std::exception_ptr refused_{};
     std::exception_ptr missing_{};  ///< The first tensor without a memory space.
 };
 
+CAIRN_DECL std::shared_ptr<state_devices> make_state_devices();
 /// The devices of an operation without memory spaces: tensors on any are refused.
-inline std::shared_ptr<state_devices> no_memory_spaces(const flat_state& state) {
-    auto devices = std::make_shared<state_devices>();
-    devices->fence(state);
-    return devices;
-}
+CAIRN_DECL std::shared_ptr<state_devices> no_memory_spaces(const flat_state& state);
 
 [[noreturn]] CAIRN_DECL void rethrow_naming(device_id d, const std::string& fqn);
 

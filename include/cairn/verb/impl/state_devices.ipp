@@ -42,6 +42,19 @@ CAIRN_DECL void rethrow_naming(device_id d, const std::string& fqn) {
     }
 }
 
+CAIRN_DECL std::shared_ptr<state_devices> make_state_devices() {
+    return std::make_shared<state_devices>();
+}
+CAIRN_DECL std::shared_ptr<state_devices> no_memory_spaces(const flat_state& state) {
+    auto devices = make_state_devices();
+    devices->fence(state);
+    return devices;
+}
+
+CAIRN_DECL void state_devices::add(any_memory_space s, bool kept) {
+    spaces_.add(std::move(s));
+    kept_ = kept_ && kept;
+}
 CAIRN_DECL void state_devices::fence(const flat_state& state) noexcept {
     try {
         for (auto const& leaf : state)
