@@ -8,8 +8,8 @@
 #include <cairn/comm/unique_id.hpp>
 #include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/blocked_signals.hpp>
-#include <cairn/detail/forks.hpp>
 #include <cairn/detail/host_name.hpp>
+#include <cairn/detail/unique_fd.hpp>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -55,25 +55,21 @@ public:
     }
     rendezvous_file(rendezvous_file&&) = delete;
     ~rendezvous_file() {
-        kept_.end();
-        if (mine_ < 0) return;
-        if (is(mine_, path_)) ::unlink(path_.c_str());
-        ::close(mine_);
+        if (is(mine_.get(), path_)) ::unlink(path_.c_str());
     }
 
     /// Replaces a file left by an earlier run.
     /// @throws error errc::already_exists if another run uses it, errc::io
     void write(const tcp_id& id) {
         auto temporary = path_ + ".XXXXXX";
-        mine_ = ::mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
-        kept_ = kept_from_children(mine_);
-        if (mine_ < 0) throw failed("a file for the group's id");
+        mine_ = unique_fd([&] { return ::mkostemp(temporary.data(), O_CLOEXEC); });  // mode 0600
+        if (mine_.get() < 0) throw failed("a file for the group's id");
         auto const text = id.text() + "\n";
         size_ = text.size();
         auto const written =
-            without_sigxfsz([&] { return ::write(mine_, text.data(), text.size()); });
-        bool ok = written == static_cast<ssize_t>(text.size()) && ::fsync(mine_) == 0;
-        ::flock(mine_, LOCK_EX | LOCK_NB);  // file systems without locks do without
+            without_sigxfsz([&] { return ::write(mine_.get(), text.data(), text.size()); });
+        bool ok = written == static_cast<ssize_t>(text.size()) && ::fsync(mine_.get()) == 0;
+        ::flock(mine_.get(), LOCK_EX | LOCK_NB);  // file systems without locks do without
         while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
             if (errno != EEXIST) {  // the file system has no hard links
                 ok = ::rename(temporary.c_str(), path_.c_str()) == 0;
@@ -134,24 +130,23 @@ private:
     static constexpr const char* own_place =
         "give each run a name of its own (from_directory), or a directory (CAIRN_RENDEZVOUS_DIR)";
 
+    unique_fd open(int flags) const {
+        return unique_fd([&] { return ::open(path_.c_str(), flags | O_CLOEXEC | O_NOFOLLOW); });
+    }
     /// Tells the ranks of the run that uses the file that there is another one.
     void claim() const {
-        int const fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) return;
+        auto const fd = open(O_WRONLY | O_APPEND);
+        if (fd.get() < 0) return;
         auto const line = process_in_words() + "\n";
         // If it fails, that run is not told.
-        (void)without_sigxfsz([&] { return ::write(fd, line.data(), line.size()); });
-        ::close(fd);
+        (void)without_sigxfsz([&] { return ::write(fd.get(), line.data(), line.size()); });
     }
     /// Returns nothing if the file does not exist; an empty text if it cannot be read.
     std::optional<std::string> contents(struct stat* s = nullptr) const {
         std::string text(8192, '\0');
-        int const fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) return {};
-        bool const known = s == nullptr || ::fstat(fd, s) == 0;
-        auto const n = known ? ::read(fd, text.data(), text.size()) : -1;
-        ::close(fd);
-        if (!known) return {};
+        auto const fd = open(O_RDONLY);
+        if (fd.get() < 0 || (s != nullptr && ::fstat(fd.get(), s) != 0)) return {};
+        auto const n = ::read(fd.get(), text.data(), text.size());
         text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
         return text;
     }
@@ -172,11 +167,10 @@ private:
     }
     /// @return Whether no file is in use.
     bool remove_stale() const {
-        int const old = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (old < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
-        bool const used = ::flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        if (!used && is(old, path_)) ::unlink(path_.c_str());
-        ::close(old);
+        auto const old = open(O_RDONLY);
+        if (old.get() < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
+        bool const used = ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!used && is(old.get(), path_)) ::unlink(path_.c_str());
         return !used;
     }
     error failed(std::string expected) const {
@@ -188,9 +182,8 @@ private:
     }
 
     std::string path_;
-    int mine_ = -1;              ///< Open and locked …
-    kept_from_children kept_{};  ///< … by this process alone.
-    std::size_t size_ = 0;       ///< Of what this process has written.
+    unique_fd mine_{};      ///< Open and locked by this process alone.
+    std::size_t size_ = 0;  ///< Of what this process has written.
     bool seen_ = false;
 };
 
