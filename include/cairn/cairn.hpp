@@ -3,7 +3,6 @@
 #define CAIRN_CAIRN_HPP
 
 // What most programs need; everything else has a header of its own, listed in docs/building.md.
-#include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/comm/thread_group.hpp>

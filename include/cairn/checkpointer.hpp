@@ -19,7 +19,6 @@
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/concepts.hpp>
-#include <cairn/save/pending_save.hpp>
 #include <cairn/state/savable.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 #include <cairn/verb/detail/parts.hpp>
@@ -28,7 +27,6 @@
 #include <concepts>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -369,7 +367,7 @@ private:
             return detail::erased_store(std::move(store));
     }
     template <class Store>
-    static std::optional<std::filesystem::path> directory_of(const Store& store) {
+    static std::optional<std::string> directory_of(const Store& store) {
         if constexpr (std::same_as<Store, file_store>)
             return store.directory();
         else

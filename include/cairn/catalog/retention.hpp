@@ -51,17 +51,18 @@ using keep_rule = std::variant<keep_last, keep_every, keep_best, keep_younger, k
 /// which go back if training does.
 class retention {
 public:
-    retention() = default;
-    explicit retention(detail::keep_rule rule) { rules_.push_back(std::move(rule)); }
+    retention() noexcept;
+    CAIRN_DECL explicit retention(detail::keep_rule rule);
+    retention(const retention& other);
+    retention(retention&& other) noexcept;
+    retention& operator=(const retention& other);
+    retention& operator=(retention&& other) noexcept;
+    ~retention();
 
     bool keeps_all() const noexcept { return rules_.empty(); }
     const std::vector<detail::keep_rule>& rules() const noexcept { return rules_; }
 
-    friend retention operator|(retention a, const retention& b) {
-        if (a.keeps_all() || b.keeps_all()) return {};
-        a.rules_.insert(a.rules_.end(), b.rules_.begin(), b.rules_.end());
-        return a;
-    }
+    CAIRN_DECL friend retention operator|(retention a, const retention& b);
 
 private:
     std::vector<detail::keep_rule> rules_{};

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,7 +53,7 @@ struct needs_report {
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
                                                bool coordinator, const arena_options& arena,
-                                               const std::optional<std::filesystem::path>& where);
+                                               const std::optional<std::string>& where);
 /// Joins the plans of all ranks, as a save does: replicas are written once.
 /// @throws error with each rank whose disk does not suffice
 CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,

@@ -5,6 +5,7 @@
 #include <cairn/activity.hpp>
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/detail/erased_communicator.hpp>
+#include <cairn/detail/config.hpp>
 
 #include <concepts>
 #include <exception>
@@ -15,6 +16,8 @@
 #include <vector>
 
 namespace cairn {
+
+class solo;
 
 /// A communicator whose type is chosen at run time; owns it and makes the same guarantees. Made
 /// only from a `BackgroundCommunicator`, because `async_save` could not check that here. Empty
@@ -53,6 +56,8 @@ public:
     any_communicator(Comm&& c)
         : c_(std::make_unique<holder<std::remove_cvref_t<Comm>>>(std::forward<Comm>(c))) {}
 
+    CAIRN_DECL any_communicator(solo alone);
+
     int rank() const { return c_->rank(); }
     int size() const { return c_->size(); }
     void gather(message m, int root, deadline d, completion<std::vector<message>> done) {
@@ -78,8 +83,11 @@ public:
 private:
     std::unique_ptr<base> c_;
 };
-static_assert(BackgroundCommunicator<any_communicator>);
 
 }  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/comm/impl/solo.ipp>
+#endif
 
 #endif

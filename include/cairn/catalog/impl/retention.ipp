@@ -20,6 +20,22 @@ inline void check_rule(bool good, const char* expected, const std::string& found
 
 }  // namespace detail
 
+CAIRN_DECL retention::retention() noexcept = default;
+CAIRN_DECL retention::retention(detail::keep_rule rule) {
+    rules_.push_back(std::move(rule));
+}
+CAIRN_DECL retention::retention(const retention& other) = default;
+CAIRN_DECL retention::retention(retention&& other) noexcept = default;
+CAIRN_DECL retention& retention::operator=(const retention& other) = default;
+CAIRN_DECL retention& retention::operator=(retention&& other) noexcept = default;
+CAIRN_DECL retention::~retention() = default;
+
+CAIRN_DECL retention operator|(retention a, const retention& b) {
+    if (a.keeps_all() || b.keeps_all()) return {};
+    a.rules_.insert(a.rules_.end(), b.rules_.begin(), b.rules_.end());
+    return a;
+}
+
 CAIRN_DECL retention last(int count) {
     detail::check_rule(count >= 1, "last: a count of at least 1", std::to_string(count));
     return retention(detail::keep_last{static_cast<std::size_t>(count)});

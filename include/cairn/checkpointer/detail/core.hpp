@@ -26,7 +26,6 @@
 #include <cairn/planner/report.hpp>
 #include <cairn/save/detail/overlap_gate.hpp>
 #include <cairn/save/options.hpp>
-#include <cairn/save/pending_save.hpp>
 #include <cairn/save/plan_cache.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 
@@ -34,11 +33,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cairn::detail {
@@ -56,7 +54,7 @@ public:
         any_communicator lane;  ///< Used by nothing else. Moved on to the group.
         bool alone = false;     ///< It is a `solo`, passed explicitly.
         /// Of a store of files, for its free space.
-        std::optional<std::filesystem::path> directory{};
+        std::optional<std::string> directory{};
         erased_store store;
         std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
         erased_sinks sinks{};
@@ -130,6 +128,7 @@ private:
         bool agreed = false;  ///< All ranks know that they have joined, or why they have not.
     };
     blocking_exchange& ranks() const noexcept { return group_->ranks; }
+    struct earlier_handle;
     /// The first exchange of a group. @param prepare  If it throws, no rank joins.
     template <class F>
     joint_report join(group& g, F&& prepare);
@@ -219,9 +218,8 @@ private:
     std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
     bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
     earlier_save earlier_ = earlier_save::none;
-    std::shared_ptr<overlap_gate> gate_{};  ///< Of the earlier save.
-    std::future<pending_save> handle_{};    ///< Its handle, once it is staged …
-    pending_save pending_{};                ///< … and taken.
+    std::shared_ptr<overlap_gate> gate_{};    ///< Of the earlier save.
+    std::unique_ptr<earlier_handle> handle_;  ///< Of the earlier save. Not null.
     std::int64_t saving_step_ = 0;
     std::chrono::nanoseconds stall_{};    ///< Of the earlier save, if it was overlapped.
     std::chrono::nanoseconds stopped_{};  ///< By `before_update`, since a result has said so.

@@ -6,18 +6,27 @@
 
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
+#include <cairn/save/pending_save.hpp>
 #include <cairn/verb/detail/stored_handler.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <string>
 #include <utility>
 
 namespace cairn::detail {
 
+struct checkpointer_core::earlier_handle {
+    std::future<pending_save> staged{};  ///< Once it is staged …
+    pending_save save{};                 ///< … and taken.
+};
+
 CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options options)
     : options_(std::move(options)), parts_(std::move(p)),
-      group_(std::make_unique<group>(std::move(parts_.lane), parts_.alone, options_.save)) {
+      group_(std::make_unique<group>(std::move(parts_.lane), parts_.alone, options_.save)),
+      handle_(std::make_unique<earlier_handle>()) {
     (void)join(*group_, [&] {
         check_keep();
         if (!options_.save.storage.sync_files) parts_.store = parts_.store.without_sync();
@@ -125,13 +134,13 @@ CAIRN_DECL checkpointer_core::~checkpointer_core() {
     if (!home_.is_this()) return;  // nothing ends in a forked child
     bool const cancelled = options_.destruction == destruction_policy::cancel;
     take_handle();
-    if (cancelled && pending_) pending_.cancel();  // before it may commit
+    if (cancelled && handle_->save) handle_->save.cancel();  // before it may commit
     before_update();
     auto const& unclaimed = options_.save.on_unclaimed_error;
     if (failure_) report_unclaimed(unclaimed, failure_);
-    if (pending_) {
+    if (handle_->save) {
         try {
-            (void)pending_.wait();
+            (void)handle_->save.wait();
             return;
         } catch (const error& e) {
             if (!cancelled || e.code() != make_error_code(errc::cancelled))

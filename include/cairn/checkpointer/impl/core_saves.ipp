@@ -3,6 +3,7 @@
 #define CAIRN_CHECKPOINTER_IMPL_CORE_SAVES_IPP
 
 #include <cairn/checkpointer/detail/core.hpp>
+#include <cairn/checkpointer/impl/core.ipp>
 
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/failures.hpp>
@@ -50,7 +51,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
         next_ = ranks().alone([&] { return wire_reader(told.payload).svarint(); });
         return {};
     }
-    pending_.cancel();
+    handle_->save.cancel();
     finish_earlier();  // it fails likewise
     (void)settle();
     next_ = checkpoint_schedule::next_call;
@@ -164,7 +165,7 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
                   else
                       staged->set_value(std::move(p));
               });
-        handle_ = std::move(handle);
+        handle_->staged = std::move(handle);
         gate_ = more.gate;
     });
     stall_ = {};
@@ -172,13 +173,14 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
 }
 CAIRN_DECL bool checkpointer_core::has_ended() {
     constexpr std::chrono::seconds no_time{0};
-    if (handle_.valid() && handle_.wait_for(no_time) == std::future_status::ready) take_handle();
-    return pending_ && pending_.ready();
+    if (handle_->staged.valid() && handle_->staged.wait_for(no_time) == std::future_status::ready)
+        take_handle();
+    return handle_->save && handle_->save.ready();
 }
 CAIRN_DECL void checkpointer_core::take_handle() {
-    if (!handle_.valid()) return;
+    if (!handle_->staged.valid()) return;
     try {
-        pending_ = handle_.get();
+        handle_->save = handle_->staged.get();
     } catch (...) {
         note_failure();
     }
@@ -196,9 +198,9 @@ CAIRN_DECL void checkpointer_core::note_failure() noexcept {
 CAIRN_DECL void checkpointer_core::finish_earlier() {
     before_update();  // refuses a forked child
     take_handle();
-    if (!pending_) return;
+    if (!handle_->save) return;
     try {
-        report_ = pending_.wait();
+        report_ = handle_->save.wait();
         earlier_ = earlier_save::completed;
     } catch (...) {
         note_failure();

@@ -15,6 +15,7 @@
 #include <boost/system/errc.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -58,7 +59,7 @@ inline std::optional<std::uint64_t> free_bytes_at(std::filesystem::path at) {
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
                                                bool coordinator, const arena_options& arena,
-                                               const std::optional<std::filesystem::path>& where) {
+                                               const std::optional<std::string>& where) {
     if (state.refused) std::rethrow_exception(state.refused);
     default_planner planner(options);
     planner.set_up_save(state.leaves(), rank, coordinator);
@@ -66,7 +67,7 @@ CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
     w.varint(arena.budget);
     w.varint(arena.slab_bytes);
     put_optional(w, where ? free_bytes_at(*where) : std::nullopt);
-    w.string(where ? where->string() : std::string());
+    w.string(where.value_or(std::string()));
     w.raw(encode_save_plan(planner.create_local_save_plan()));
     return w.take();
 }

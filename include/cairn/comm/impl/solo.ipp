@@ -2,15 +2,17 @@
 #ifndef CAIRN_COMM_IMPL_SOLO_IPP
 #define CAIRN_COMM_IMPL_SOLO_IPP
 
+#include <cairn/comm/any_communicator.hpp>
 #include <cairn/comm/solo.hpp>
 
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 
 namespace cairn {
 
-static_assert(BackgroundCommunicator<solo>);
+static_assert(BackgroundCommunicator<solo> && BackgroundCommunicator<any_communicator>);
 
 template <class T>
 bool solo::cancelled(completion<T>& done) {
@@ -55,6 +57,9 @@ CAIRN_DECL void solo::all_gather(message m, deadline d, completion<std::vector<m
 CAIRN_DECL void solo::duplicate(deadline, completion<solo> done) {
     if (!cancelled(done)) done(solo());
 }
+
+CAIRN_DECL any_communicator::any_communicator(solo alone)
+    : c_(std::make_unique<holder<solo>>(std::move(alone))) {}
 
 }  // namespace cairn
 
