@@ -12,8 +12,6 @@
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
 
-#include <boost/asio/any_io_executor.hpp>
-
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -72,12 +70,17 @@ public:
     /// @param jobs          Reads whole files by jobs on this executor instead.
     template <class Store>
         requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
-    explicit chunk_reader(Store store, item_finder finder = {}, int thread_count = 0,
-                          boost::asio::any_io_executor jobs = {})
+    explicit chunk_reader(Store store, item_finder finder = {}, int thread_count = 0)
+        : chunk_reader(detail::erased_store(std::move(store)), std::move(finder), thread_count) {}
+    template <class Store>
+        requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
+    chunk_reader(Store store, item_finder finder, int thread_count, const job_executor& jobs)
         : chunk_reader(detail::erased_store(std::move(store)), std::move(finder), thread_count,
-                       std::move(jobs)) {}
+                       jobs) {}
     CAIRN_DECL explicit chunk_reader(detail::erased_store store, item_finder finder = {},
-                                     int thread_count = 0, boost::asio::any_io_executor jobs = {});
+                                     int thread_count = 0);
+    CAIRN_DECL chunk_reader(detail::erased_store store, item_finder finder, int thread_count,
+                            const job_executor& jobs);
     CAIRN_DECL chunk_reader(chunk_reader&&) noexcept;
     CAIRN_DECL chunk_reader& operator=(chunk_reader&&) noexcept;
     CAIRN_DECL ~chunk_reader();

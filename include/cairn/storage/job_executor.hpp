@@ -16,6 +16,7 @@ namespace cairn {
 /// class, so that they can be used without Boost.Asio.
 class job_executor {
 public:
+    job_executor() = default;  ///< None: threads of its own.
     template <class Executor>
         requires(!std::same_as<Executor, job_executor> &&
                  std::constructible_from<boost::asio::any_io_executor, Executor>)
@@ -24,7 +25,7 @@ public:
     const boost::asio::any_io_executor& get() const noexcept { return on_; }
 
 private:
-    boost::asio::any_io_executor on_;
+    boost::asio::any_io_executor on_{};
 };
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include <cairn/storage/detail/read_payload.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/wanted_by_others.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 
 #include <algorithm>
@@ -457,9 +458,11 @@ struct chunk_reader::state {
 };
 
 CAIRN_DECL chunk_reader::chunk_reader(detail::erased_store store, item_finder finder,
-                                      int thread_count, boost::asio::any_io_executor jobs)
-    : s_(std::make_unique<state>(std::move(store), std::move(finder), thread_count,
-                                 std::move(jobs))) {}
+                                      int thread_count)
+    : chunk_reader(std::move(store), std::move(finder), thread_count, job_executor()) {}
+CAIRN_DECL chunk_reader::chunk_reader(detail::erased_store store, item_finder finder,
+                                      int thread_count, const job_executor& jobs)
+    : s_(std::make_unique<state>(std::move(store), std::move(finder), thread_count, jobs.get())) {}
 CAIRN_DECL chunk_reader::chunk_reader(chunk_reader&&) noexcept = default;
 CAIRN_DECL chunk_reader& chunk_reader::operator=(chunk_reader&&) noexcept = default;
 CAIRN_DECL chunk_reader::~chunk_reader() = default;

@@ -31,8 +31,8 @@ static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
 
 /// One rank's loads, one after the other. Never moved, because the finder's functions refer to it.
 struct torch_reader::state {
-    state(detail::erased_store store, torch_reader_options o, boost::asio::any_io_executor on)
-        : options(o), chunks(std::move(store), finder(), o.thread_count, std::move(on)) {}
+    state(detail::erased_store store, torch_reader_options o, const job_executor& on)
+        : options(o), chunks(std::move(store), finder(), o.thread_count, on) {}
 
     item_finder finder() {
         return {std::string(detail::metadata_name),
@@ -150,10 +150,10 @@ struct torch_reader::state {
 };
 
 CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options)
-    : s_(std::make_unique<state>(std::move(store), options, boost::asio::any_io_executor())) {}
+    : s_(std::make_unique<state>(std::move(store), options, job_executor())) {}
 CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options,
                                       const job_executor& jobs)
-    : s_(std::make_unique<state>(std::move(store), options, jobs.get())) {}
+    : s_(std::make_unique<state>(std::move(store), options, jobs)) {}
 CAIRN_DECL torch_reader::torch_reader(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader& torch_reader::operator=(torch_reader&&) noexcept = default;
 CAIRN_DECL torch_reader::~torch_reader() = default;
