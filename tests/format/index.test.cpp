@@ -76,7 +76,7 @@ private:
         cairn::item_layout layout{any(), any(), static_cast<std::uint32_t>(any()),
                                   static_cast<std::uint32_t>(any()),
                                   cairn::detail::row_major_strides_of(lengths)};
-        if (below(10) == 0) layout.strides.assign(lengths.size(), -3);
+        if (below(10) == 0) layout.strides = cairn::index_vector(lengths.size(), -3);
         at.layout = std::move(layout);
         return at;
     }

@@ -46,7 +46,7 @@ public:
             c.region.shape.push_back(static_cast<std::int64_t>(below(4)));
         }
         if (below(20) == 0) c.region.offsets.push_back(-7);
-        if (below(20) == 0) c.region.shape.assign(2, INT64_MAX);
+        if (below(20) == 0) c.region.shape = cairn::index_vector(2, INT64_MAX);
         if (below(6) != 0) c.at.file = "file " + std::to_string(below(4));
         c.at.offset = random_();
         c.at.length = random_();

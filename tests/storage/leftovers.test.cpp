@@ -265,7 +265,7 @@ struct full_disk : cairn::file_store {
         : cairn::file_store(at), filled_by(std::move(by)) {}
     void publish(std::string_view name, cairn::byte_span b,
                  std::optional<cairn::object_tag> match) {
-        if (fs::exists(directory() / filled_by))
+        if (fs::exists(fs::path(directory()) / filled_by))
             throw cairn::error(cairn::errc::io,
                                {.file = std::string(name), .found = "No space left on device"});
         cairn::file_store::publish(name, b, std::move(match));
