@@ -21,7 +21,7 @@ namespace detail {
 /// nearly twice as long.
 inline constexpr std::size_t broadcast_piece_bytes = std::size_t{1} << 20;
 
-/// Keeps `comm` alive until it has called `done`.
+/// Broadcasts `m` piece by piece; keeps `comm` alive until it has called `done`.
 CAIRN_DECL void broadcast_in_pieces(std::shared_ptr<erased_communicator> comm, memory_span bytes,
                                     int root, deadline d, completion<done_t> done);
 

@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-/// Moves tensor bytes between ranks, in place: `load` uses it to send replicas what one rank has
-/// read.
+/// Moves tensor bytes between ranks, in place: `load` uses it to send data that one rank has read
+/// to all replicas.
 ///
 /// Given `p` of type `P&`, `m` a `memory_span`, `root` an `int`, `d` a `deadline`:
 ///

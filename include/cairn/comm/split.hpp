@@ -17,7 +17,7 @@ CAIRN_DECL tcp_group split(erased_communicator& ranks, int color, const tcp_opti
 
 /// Splits a group into groups of the ranks that pass the same number, like `MPI_Comm_split`.
 ///
-/// E.g. for the replicas of each shard, whose group serves as a data plane
+/// Use it e.g. for the replicas of each shard, whose group serves as a data plane
 /// (`communicator_data_plane`). Collective, as an operation of `ranks`, which can be used again
 /// afterwards and need not outlive the result.
 ///

@@ -45,9 +45,9 @@ public:
     /// a rank was started with different arguments, errc::io if the process has too few descriptors
     CAIRN_DECL tcp_group(const tcp_id& id, int rank, int size, const tcp_options& o = {});
 
-    /// Makes a group over any broadcast of bytes that the user has, called once: of an `ncclComm_t`
-    /// (`cairn/comm/from_nccl.hpp`), an `MPI_Comm` (`cairn/comm/from_mpi.hpp`), a key-value store,
-    /// or a function. The group does not use it afterwards.
+    /// Makes a group over any broadcast of bytes that the user has, called once: that of an
+    /// `ncclComm_t` (`cairn/comm/from_nccl.hpp`), an `MPI_Comm` (`cairn/comm/from_mpi.hpp`), a
+    /// key-value store, or a function. The group does not use it afterwards.
     ///
     /// @param broadcast  `broadcast(std::span<std::byte> bytes, int root)`, called on every rank
     ///                   with root 0 and memory of the same size: blocks until root's bytes are in

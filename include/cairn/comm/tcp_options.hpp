@@ -19,7 +19,8 @@ struct tcp_options {
     /// "eth0,ib0": the interfaces at whose addresses this rank listens. Empty: CAIRN_INTERFACES,
     /// otherwise all but loopback; for ranks of one host started by a launcher, only loopback.
     std::string interfaces{};
-    /// Shared by all ranks. Empty: CAIRN_RENDEZVOUS_DIR. See `tcp_group::from_environment`.
+    /// A directory shared by all ranks. Empty: CAIRN_RENDEZVOUS_DIR. See
+    /// `tcp_group::from_environment`.
     std::string directory{};
 };
 

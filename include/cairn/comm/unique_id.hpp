@@ -27,8 +27,8 @@ struct tcp_address {
 /// Lets the ranks of one group find rank 0 and authenticate each other: made by rank 0
 /// (`tcp_group::unique_id`) and passed to the others by the user, as with NCCL.
 ///
-/// The secret keeps out strangers and other jobs. It is not sent. Messages are neither encrypted
-/// nor signed: it does not protect against an attacker who can read or alter the traffic.
+/// The secret keeps out other programs and other jobs. It is not sent. Messages are neither
+/// encrypted nor signed: it does not protect against an attacker who can read or alter the traffic.
 struct tcp_id {
     std::vector<tcp_address> addresses{};  ///< Of rank 0, the most likely first.
     std::array<std::uint8_t, 16> secret{};

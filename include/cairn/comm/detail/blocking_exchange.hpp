@@ -72,7 +72,7 @@ private:
     deadline by() const { return deadline_after(timeout_); }
 
     erased_communicator& comm_;
-    int rank_, size_;  ///< A user's group may throw when it is asked: only once.
+    int rank_, size_;  ///< Asked only once: a user's group may throw.
     int root_;
     std::chrono::milliseconds timeout_;
 };

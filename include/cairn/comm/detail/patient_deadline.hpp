@@ -9,9 +9,9 @@
 
 namespace cairn::detail {
 
-/// A deadline for a loop that asks many times in a second whether it has passed. The time for which
-/// this process stood still (a suspended job, a paused machine) does not count: of the time between
-/// two questions one second does, at most.
+/// A deadline for a loop that checks many times per second whether it has passed. The time for
+/// which this process was stopped (a suspended job, a paused machine) does not count: at most one
+/// second counts between two checks.
 class patient_deadline {
 public:
     explicit patient_deadline(deadline by = no_deadline,

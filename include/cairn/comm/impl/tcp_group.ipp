@@ -32,8 +32,8 @@ inline tcp_id_source id_in(rendezvous_file& file, int rank, const tcp_options& o
     return [id] { return std::optional(id); };
 }
 
-/// Joins through a file. A rank that has waited for it in vain names it, and so does rank 0 if
-/// others did not join: they may have looked elsewhere.
+/// Joins through a file. The error of a rank that has waited for it in vain names the file, and so
+/// does that of rank 0 if others did not join: they may have looked elsewhere.
 inline tree_seat join_through(rendezvous_file& file, tree_topology where, const tcp_options& o,
                               bool loopback, made_id& made) {
     try {
@@ -47,7 +47,7 @@ inline tree_seat join_through(rendezvous_file& file, tree_topology where, const 
             c.expected = "rank 0 to write this file";
             c.found = "no such file";
             c.remedy =
-                "see whether rank 0 runs, and whether all ranks name the same directory and run";
+                "check that rank 0 is running, and that all ranks name the same directory and run";
         }
         throw error(errc::timed_out, std::move(c));
     }

@@ -127,7 +127,7 @@ CAIRN_DECL error tree_operations::no_group() const {
             {.rank = rank_,
              .expected = "a group of this process",
              .found = "one made before fork()",
-             .remedy = "make another in the child process, or pass cairn::solo()"}};
+             .remedy = "make a new one in the child process, or pass cairn::solo()"}};
 }
 CAIRN_DECL void tree_operations::start(exchange_kind k, int root, std::vector<message> in,
                                        deadline d, tree_lanes::ended done) {

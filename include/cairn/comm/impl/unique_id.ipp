@@ -51,7 +51,7 @@ CAIRN_DECL tcp_id tcp_id::parse(std::string_view s) {
         return error(errc::invalid_argument,
                      {.expected = "an id as 'cairn1:<32 hex digits>@<host:port>,…'",
                       .found = "another text",
-                      .remedy = "pass on what tcp_id::text() gave on rank 0, whole"});
+                      .remedy = "pass the whole result of tcp_id::text() on rank 0"});
     };
     if (!s.starts_with(start) || s.size() < start.size() + 33 || s[start.size() + 32] != '@')
         throw wrong();

@@ -25,8 +25,8 @@ struct nccl_plane_options {
     /// Staging memory, both on the device and pinned on the host; at least 8 KiB.
     std::size_t staging_bytes = std::size_t{8} << 20;
     /// The plane calls `ncclCommAbort` when a broadcast is interrupted. Otherwise the caller must,
-    /// and the plane does not serve the device: what remains in the communicator could write to
-    /// tensors later.
+    /// and the plane does not serve the device: operations that remain in the communicator could
+    /// write to tensors later.
     bool abort_on_failure = false;
 };
 

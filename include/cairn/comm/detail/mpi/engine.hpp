@@ -112,7 +112,7 @@ private:
             } catch (const std::exception& e) {  // e.g. out of memory
                 try {
                     lanes_.fail_all(error(errc::rank_failed, {.found = e.what()}), clock::now());
-                } catch (...) {  // nor for that: the other ranks wait until their deadline
+                } catch (...) {  // not even for that: the other ranks wait until their deadline
                 }
             }
         }
@@ -121,7 +121,7 @@ private:
     /// millisecond during a call.
     void turn() {
         if (io_.stopped()) io_.restart();
-        ending_ = detached_;  // once a turn: what was posted earlier runs in the last one
+        ending_ = detached_;  // once per turn: work posted earlier runs in the last one
         if (told_to_leave_.exchange(false)) leave();
         if (silent_ && !ending_)
             io_.run_one();
@@ -177,7 +177,7 @@ private:
         for (auto const& f : lanes_.take_ended()) f();
     }
 
-    /// Wakes the thread. Without a post, which may take memory.
+    /// Wakes the thread, without a post, which may take memory.
     void tell_to_leave() {
         told_to_leave_ = true;
         io_.stop();

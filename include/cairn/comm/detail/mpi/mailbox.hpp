@@ -235,7 +235,7 @@ private:
             // Not initialized with zeros.
             i.bytes = std::shared_ptr<std::byte[]>(new std::byte[i.size]);
         } catch (const std::bad_alloc&) {
-            news.push_back(broken(s.MPI_SOURCE, "no memory for what it sends"));
+            news.push_back(broken(s.MPI_SOURCE, "no memory for its message"));
             return true;
         }
         mpi_blocks b;

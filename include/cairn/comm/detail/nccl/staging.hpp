@@ -119,8 +119,8 @@ public:
         (void)Api::record(events_[0], stream_);
     }
     bool aborted() const noexcept { return aborted_; }
-    /// Returns whether nothing in the stream uses memory any more; waits for the end of what was
-    /// aborted.
+    /// Returns whether nothing in the stream uses memory any more; waits for the end of aborted
+    /// operations.
     bool drain() noexcept {
         using clock = std::chrono::steady_clock;
         auto const by = clock::now() + std::chrono::seconds(aborted_ ? 10 : 0);

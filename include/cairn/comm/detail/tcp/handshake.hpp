@@ -297,7 +297,7 @@ private:
                     : !connector_.last().empty() ? connector_.last()
                     : !id_                       ? std::string("its address is not known")
                                                  : std::string("no answer"),
-                    "see whether " + whom + " runs and can be reached from here");
+                    "check that " + whom + " is running and can be reached from here");
     }
     /// Two jobs may have met: the group might consist of ranks of both.
     static error claimed_twice(int rank, const std::string& one, const std::string& other) {

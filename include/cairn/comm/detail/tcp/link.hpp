@@ -74,7 +74,7 @@ private:
                 self->events_.heard();
                 f(n);
             } catch (const std::bad_alloc&) {
-                self->lose("no memory for what it sends");
+                self->lose("no memory for its message");
             } catch (const std::exception& e) {
                 self->lose(e.what());
             }

@@ -32,14 +32,14 @@ inline std::string remedy_for(const boost::system::error_code& ec) {
         return "raise the limit of open files (ulimit -n)";
     return {};
 }
-/// Keeps a descriptor out of child processes, which would hold the socket open: of those that
-/// execute a program, and while the result lives of all.
+/// Keeps a descriptor out of child processes, which would hold the socket open: out of those that
+/// execute a program and, while the result lives, out of all.
 [[nodiscard]] inline kept_from_children keep_from_children(int descriptor) {
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     return kept_from_children(descriptor);
 }
 
-/// Descriptors that are closed unless somebody takes them.
+/// Descriptors that are closed unless they are taken.
 class open_descriptors {
 public:
     open_descriptors() = default;
@@ -63,7 +63,7 @@ public:
     bool empty() const noexcept { return all_.empty(); }
     /// @pre !empty()
     int front() const noexcept { return all_.front(); }
-    /// Somebody has the first one. @pre !empty()
+    /// Removes the first one, which was taken. @pre !empty()
     void pop() noexcept {
         close_in_children(all_.front(), false);
         all_.erase(all_.begin());
@@ -108,8 +108,8 @@ public:
             socklen_t length = sizeof a;
             boost::system::error_code ec;
             if (::getsockname(d, reinterpret_cast<sockaddr*>(&a), &length) != 0) {
-                descriptors.pop();  // somebody else's
-                why = "descriptor " + std::to_string(d) + " is no socket";
+                descriptors.pop();  // not ours
+                why = "descriptor " + std::to_string(d) + " is not a socket";
                 continue;
             }
             taken.assign(a.ss_family == AF_INET6 ? tcp_socket::v6() : tcp_socket::v4(), d, ec);

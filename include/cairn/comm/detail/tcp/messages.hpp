@@ -25,10 +25,8 @@ namespace cairn::detail {
 ///     head, 12 bytes:  "cairnjn" · version u8 · bytes of the body u32
 ///     body:            kind u8 · …
 ///
-///     hello      C→S   nonce
-///     challenge  S→C   nonce
-///     join       C→S   who C is · proof
-///     answer     S→C   what C is to do · proof; any number of times
+///     hello      C→S   nonce challenge  S→C   nonce join       C→S   who C is · proof answer S→C
+///     what C is to do · proof; any number of times
 ///
 /// A proof is a hash, keyed with the group's secret, of both nonces and all preceding bytes: it
 /// shows that the other side has the secret and is live. The secret itself is never sent.

@@ -38,7 +38,8 @@ namespace cairn::detail {
 /// earlier run.
 class rendezvous_file {
 public:
-    /// Makes the directory if it does not exist, on any rank: none waits for one that failed.
+    /// Makes the directory if it does not exist, on any rank, so that none waits for a rank that
+    /// failed to.
     /// @throws error errc::io
     rendezvous_file(const std::string& directory, const std::string& name, int rank)
         : path_((absolute_path(directory) / ("cairn-" + name + ".group")).string()) {
@@ -106,7 +107,7 @@ public:
                         {.file = path_,
                          .expected = "a file of this user's alone (mode 0600)",
                          .found = "one that others own, or may read or write",
-                         .remedy = "remove it"});
+                         .remedy = "remove it, and start the job again"});
         if (text->empty() || text->back() != '\n') return {};
         auto const all = std::string_view(*text).substr(0, text->size() - 1);
         if (auto const end = all.find('\n'); end != all.npos) throw shared(all.substr(end + 1));

@@ -32,7 +32,7 @@ public:
         if (j.fan_in != at_.fan_in) return "fan-in " + std::to_string(j.fan_in);
         if (j.rank < 1 || j.rank >= at_.size) return "rank " + std::to_string(j.rank);
         if (at_.rank != 0 && !is_child(j.rank))
-            return "rank " + std::to_string(j.rank) + ", which is no child of rank " +
+            return "rank " + std::to_string(j.rank) + ", which is not a child of rank " +
                    std::to_string(at_.rank);
         return {};
     }

@@ -160,7 +160,7 @@ private:
         explicit owner(int n) : ranks(std::make_shared<thread_ranks>(n)) {}
         owner(owner&&) = delete;
         ~owner() {
-            if (home.is_this()) ranks->stop();  // the timer has the lock in a child, maybe
+            if (home.is_this()) ranks->stop();  // in a child, the timer may hold the lock
             timer.end();
         }
         home_process home{};

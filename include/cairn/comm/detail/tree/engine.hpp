@@ -22,11 +22,11 @@ public:
     /// Calls `f` in the engine's own context, at once or later, then sends the frames posted and
     /// calls the completions of ended operations.
     virtual void run(work f) = 0;
-    /// These two count seats; after the last one the engine ends.
+    /// These two count seats; when the last one is detached, the engine ends.
     virtual void attach() noexcept = 0;
     virtual void detach() noexcept = 0;
 
-    /// Whether this is the process in which it was made: only there is it used.
+    /// Whether this is the process that made it: only there is it used.
     bool is_here() const noexcept { return home_.is_this(); }
 
 protected:

@@ -73,7 +73,7 @@ public:
         l.kind = kind;
         try {
             l.member.start(kind, root, std::move(in), by, now);
-        } catch (...) {  // no memory: whoever runs this makes all lanes unusable
+        } catch (...) {  // no memory: the caller makes all lanes unusable
             l.call.front().how.failure = std::current_exception();
             ended_.splice(ended_.end(), l.call);
             throw;
@@ -107,8 +107,8 @@ public:
     }
     /// Makes all lanes unusable.
     void fail_all(const error& why, time now) {
-        // A duplicate that was just made opens one more, and a failure for whose messages there was
-        // no memory has not ended its call.
+        // A duplicate that was just made opens one more lane; and if there was no memory for the
+        // messages of a failure, its call has not ended.
         for (bool more = true; std::exchange(more, false);) {
             for (auto const lane : open_lanes()) {
                 auto& l = lanes_.at(lane);
@@ -166,7 +166,8 @@ public:
             collect(lane, now);
         }
     }
-    /// When to call `tick`: the caller's promise, by which a stop of this process is noticed.
+    /// Returns when to call `tick`; the caller must do so, because a late call shows that this
+    /// process was stopped.
     time wake() {
         due_ = time::max();
         for (auto const& [lane, l] : lanes_) due_ = std::min(due_, l.member.wake());
@@ -197,16 +198,16 @@ private:
         call_ends call{};  ///< The exchange under way. Its end takes no memory, and is not lost.
     };
 
-    /// If this comes later than the tick that was due, by more than a heartbeat interval, then this
-    /// process stood still (a suspended job, a paused machine), and silence says nothing of the
-    /// peers. Once for each stop. A host with too much to do is late at each tick: only the time of
-    /// the lateness does not count there, so that the end of what is waited for comes nevertheless.
+    /// If this call is later than the tick that was due by more than a heartbeat interval, this
+    /// process was stopped (a suspended job, a paused machine), and inactivity proves nothing about
+    /// the peers. Once for each stop. An overloaded host is late at each tick: only the delay does
+    /// not count there, so that waiting ends nevertheless.
     void notice_stop(time now) {
         auto const late = options_.heartbeat_interval == no_timeout
                               ? liveness_options{}.heartbeat_interval
                               : options_.heartbeat_interval;
         if (due_ == time::max() || now <= deadline_after(late, due_)) return;
-        // Until it is asked for again.
+        // Until the next call of `wake`.
         auto const how_long = now - std::exchange(due_, time::max());
         for (auto& [lane, l] : lanes_) l.member.stood_still(how_long, now);
     }
@@ -221,7 +222,7 @@ private:
             throw error(errc::corrupt, {.rank = at_.rank, .found = "two lanes with one number"});
     }
     /// The other ranks have the lane from now on: one that is not opened here, e.g. for lack of
-    /// memory, is left, so that they do not wait on it. What arrives on it is then no surprise.
+    /// memory, is left, so that they do not wait on it. Frames that arrive on it are then ignored.
     void open_or_leave(std::uint64_t lane, time now) {
         bool const taken = lanes_.count(lane) != 0 || left_.count(lane) != 0;
         try {
@@ -276,7 +277,7 @@ private:
     std::map<std::uint64_t, std::set<int>> left_{};  ///< With the neighbours that may still send.
     std::vector<tree_member::post> posts_{};
     call_ends ended_{};
-    time due_ = time::max();  ///< The tick that is to come next.
+    time due_ = time::max();  ///< The time of the next tick.
 };
 
 }  // namespace cairn::detail

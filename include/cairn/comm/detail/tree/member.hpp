@@ -101,14 +101,15 @@ public:
     /// Takes part in no more exchanges.
     void leave() {
         if (std::exchange(left_, true)) return;
-        // Also to those that have left: they track which neighbours may still send.
+        // Neighbours that have left are notified too: they track which neighbours may still send.
         for (int peer : near_.ranks()) send(peer, tree_frame::type::leave, {}, {}, true);
         if (!broken_) break_up(left(at_.rank), false);
     }
-    /// This process stood still: what is waited for is waited for so much longer. So perhaps did
-    /// the others, of which the last may go on `peer_timeout` after the first: that is added once
-    /// for each exchange.
-    /// @param how_long  Since a tick was due; the stop has begun a heartbeat before it, at most.
+    /// Called when this process was stopped: all waits are extended by that time. The others may
+    /// have been stopped too, and the last may resume `peer_timeout` after the first: that is added
+    /// once for each exchange.
+    /// @param how_long  The time since a tick was due; the stop began at most one heartbeat before
+    ///                  that.
     void stood_still(time::duration how_long, time now) {
         using std::chrono::ceil, std::chrono::milliseconds;
         near_.stood_still(how_long, now);
@@ -274,7 +275,7 @@ private:
             missing_rank me{.rank = at_.rank, .answered = true};
             me.idle = missing_rank::in_ms(now_ - ended_);
             if (activity_) me.works_on(activity_->read());
-            // To have gone on after a stop is progress: what it does may have waited for others.
+            // Resuming after a stop is progress: the work of this rank may have waited for others.
             if (resumed_) me.idle = std::min(me.idle, missing_rank::in_ms(now_ - *resumed_));
             found.push_back(std::move(me));
         }
@@ -392,7 +393,7 @@ private:
     tree_neighbours near_;
     time now_;
     time ended_;  ///< End of the last exchange; initially the creation of the lane.
-    std::optional<time> resumed_{};  ///< When this process last went on after it stood still …
+    std::optional<time> resumed_{};  ///< When this process last resumed after a stop …
     bool excused_ = false;           ///< … which is noted once, before the call and within it.
     std::uint64_t round_ = 0;
     call call_{};

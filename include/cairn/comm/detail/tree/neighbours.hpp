@@ -50,15 +50,16 @@ public:
     void moved(int peer, time now) {
         if (auto const it = all_.find(peer); it != all_.end()) it->second.moved = now;
     }
-    /// How long ago that was, if it is less than `within`.
+    /// Returns how long ago that was, if it is less than `within`.
     std::optional<time::duration> moving(int peer, time now, time::duration within) const {
         auto const it = all_.find(peer);
         if (it == all_.end() || !it->second.moved || now - *it->second.moved >= within) return {};
         return now - *it->second.moved;
     }
 
-    /// This process stood still: what was received and moved before counts from now on. If that
-    /// comes again before anything was received, only the time of the stop does not count.
+    /// Called when this process was stopped: everything received and moved before counts as of now.
+    /// If that happens again before anything was received, only the time of the stop does not
+    /// count.
     void stood_still(time::duration how_long, time now) {
         for (auto& [peer, n] : all_) {
             n.heard = std::exchange(n.excused, true) ? std::min(now, n.heard + how_long) : now;
@@ -79,7 +80,7 @@ public:
             if (now >= deadline_after(options_.heartbeat_interval, n.sent)) out.push_back(peer);
         return out;
     }
-    /// When to check these two again.
+    /// Returns when to check these two again.
     time wake() const {
         auto t = time::max();
         for (auto const& [peer, n] : all_)
