@@ -24,7 +24,7 @@ public:
     /// Numbers the points in the queue, from 1.
     using ticket = std::uint64_t;
 
-    /// @param space  What must outlive the queue.
+    /// @param space  Must outlive the queue.
     template <CopyQueue Q>
     any_copy_queue(device_id d, Q q, std::shared_ptr<const void> space = nullptr)
         : device_(d), impl_(std::make_unique<model<Q>>(std::move(q), std::move(space))) {}
@@ -114,7 +114,7 @@ private:
     std::unique_ptr<base> impl_;
 };
 
-/// Any memory space: owned, or the caller's. Copies refer to the same one.
+/// Any memory space, owned or the caller's. Copies refer to the same one.
 class any_memory_space {
 public:
     template <MemorySpace M>
@@ -132,7 +132,8 @@ public:
     void unpin(std::span<std::byte> memory, device_id d) noexcept { impl_->unpin(memory, d); }
     /// The queue keeps an owned space alive.
     any_copy_queue open(device_id d) { return impl_->open(d, impl_); }
-    /// Of the space itself: what one object of a type has pinned is pinned for all of them.
+    /// The type of the space itself: memory that one object of a type has pinned is pinned for all
+    /// of them.
     const std::type_info& type() const noexcept { return impl_->type(); }
 
 private:

@@ -39,12 +39,12 @@ public:
     std::span<std::byte> bytes() const noexcept { return {at_, size_}; }
     /// True if devices can copy from and to it at full speed.
     bool pinned() const noexcept { return pinned_; }
-    /// Gives the bytes up without giving them back: something that cannot be stopped still uses
-    /// them. They are neither handed out again nor unmapped while the process lives, and continue
-    /// to count against the budget.
+    /// Abandons the bytes instead of giving them back, because something that cannot be stopped
+    /// still uses them. They are neither handed out again nor unmapped while the process lives, and
+    /// continue to count against the budget.
     void abandon() noexcept;
-    /// Gives the bytes back as the last of an operation: `staging_arena::operation_ended`, for who
-    /// has the lease but not the arena.
+    /// Gives the bytes back as the last ones of an operation: `staging_arena::operation_ended` for
+    /// code that has the lease but not the arena.
     void end_operation() noexcept;
 
 private:
@@ -89,15 +89,15 @@ public:
     /// From now on slabs, including those mapped already, are pinned for devices of this space.
     /// Slabs that cannot be pinned stay pageable, which is not an error: see `reserve_result` and
     /// `arena_stats`. Call it before a graph capture begins, and before `reserve`.
-    /// @param space  If it only refers to the caller's, that outlives the arena and its leases.
+    /// @param space  If it refers to the caller's, that must outlive the arena and its leases.
     /// @param d      The device that the memory is for, one of them if there are several.
     void pin_for(const any_memory_space& space, device_id d);
 
     /// Returns what `reserve(bytes)` would take from the system.
     arena_need need(std::uint64_t bytes) const;
-    /// Maps memory, and pins it, so that one lease of `bytes` needs no more of it, as far as the
-    /// budget allows. Every page is touched: later use takes no page fault. If a slab is mapped for
-    /// that, those that nothing uses are returned.
+    /// Maps and pins memory, so that one lease of `bytes` needs no more, as far as the budget
+    /// allows. Every page is touched: later use causes no page faults. If a slab is mapped for
+    /// that, unused slabs are returned to the system.
     /// @throws error with the system's code if there is not that much memory
     reserve_result reserve(std::uint64_t bytes);
 
@@ -110,16 +110,16 @@ public:
     /// not help; with the system's code if memory cannot be mapped
     std::optional<lease> try_take(std::size_t bytes);
 
-    /// Every tensor: see @ref Stager.
+    /// True for every tensor: see @ref Stager.
     static bool copies(std::string_view) noexcept { return true; }
-    /// The bytes that the budget leaves for leases.
+    /// Returns the bytes that the budget leaves for leases.
     std::uint64_t room() const;
-    /// The bytes mapped, in use or not.
+    /// Returns the bytes mapped, in use or not.
     std::uint64_t bytes_held() const;
-    /// Returns slabs of which nothing is in use to the system.
+    /// Returns unused slabs to the system.
     void release_unused() noexcept;
-    /// An operation that used the arena has ended: without `arena_options::persist`, returns what
-    /// is not in use to the system.
+    /// Called when an operation that used the arena has ended: without `arena_options::persist`,
+    /// returns unused memory to the system.
     void operation_ended() noexcept;
 
     arena_stats stats() const;

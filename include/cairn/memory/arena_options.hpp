@@ -19,8 +19,8 @@ struct arena_options {
     /// Memory is kept from one operation to the next. Otherwise `operation_ended` returns it to the
     /// system, and the next operation pays for the page faults again.
     bool persist = true;
-    /// Every lease begins at a multiple of it: a power of two from 64 to 4096. Direct I/O needs
-    /// 4096; less wastes less where leases are small.
+    /// Every lease begins at a multiple of this: a power of two from 64 to 4096. Direct I/O needs
+    /// 4096; a lower value wastes less memory if leases are small.
     std::size_t alignment = 64;
     /// The size of a slab that is mapped because a lease found no room; `reserve` makes slabs as
     /// large as they need to be.
@@ -54,7 +54,7 @@ struct arena_stats {
     std::uint64_t peak_in_use = 0;
     /// In leases that were abandoned; part of `bytes_in_use`.
     std::uint64_t bytes_abandoned = 0;
-    /// Taken when slabs were mapped. Using them takes none.
+    /// Page faults when slabs were mapped. Using them causes none.
     std::uint64_t page_faults = 0;
     std::size_t slabs = 0;
     /// Why some slab is not pinned although it was to be; the last reason. Empty: all are.

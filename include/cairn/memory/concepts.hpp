@@ -38,7 +38,8 @@ inline constexpr std::size_t largest_pitch = 0x7fffffff;
 /// |-----------------------|--------------------|----------------------------------------------------|
 /// | `typename Q::stream`  | copyable           | a stream of the user's, as the device's API has it |
 /// | `typename Q::event`   | movable            | a point in the queue                               |
-/// | `q.fence(views)`      | `void`             | later copies start after all work that the user has enqueued so far on the streams of these tensors |
+/// | `q.fence(views)`      | `void`             | later copies start after all work that the user
+/// has enqueued so far on the streams of these tensors |
 /// | `q.to_host(copies)`   | `void`             | enqueues copies from the device to host memory     |
 /// | `q.to_device(copies)` | `void`             | enqueues copies from host memory to the device     |
 /// | `q.record()`          | `typename Q::event`| the point after everything enqueued so far         |

@@ -15,13 +15,13 @@
 
 namespace cairn {
 
-/// A stager for tensors that nobody changes while they are saved: they are written from where they
-/// are, so that they need neither memory nor time to be copied.
+/// A stager for tensors that do not change while they are saved: they are written from their own
+/// memory, so that no copy takes memory or time.
 ///
 /// A model of @ref Stager. The caller promises that a frozen tensor neither changes nor moves until
 /// the save has ended; `save_options::detect_changes` checks that. The `pending_save` of such a
 /// save therefore waits in its destructor for the end of the save. Tensors on devices are copied to
-/// host memory all the same.
+/// host memory nevertheless.
 ///
 /// **Threads**: `which` is called on the thread of the save.
 class frozen_tensors {

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace detail {
 
-/// @param found  The memory spaces that there are, in words.
+/// @param found  Describes the memory spaces that were given.
 /// @throws error unsupported, always: names the part, and the header, that would help
 [[noreturn]] CAIRN_DECL void refuse_device(device_id d, const std::string& fqn,
                                            const std::string& found);

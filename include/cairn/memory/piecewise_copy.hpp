@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// What a copy leaves in the CPU's caches.
+/// The effect of a copy on the CPU's caches.
 enum class store_hint : std::uint8_t {
     streaming,  ///< Nothing: the bytes are next used after much else has been copied.
     cached,     ///< The bytes, e.g. for a checksum that follows at once.
@@ -33,7 +33,7 @@ public:
 
     /// The number of pieces; 0 for arrays without elements.
     std::size_t pieces() const noexcept { return pieces_; }
-    /// Of piece `k`. @pre `k < pieces()`
+    /// Returns the bytes of piece `k`. @pre `k < pieces()`
     std::size_t bytes_of(std::size_t k) const;
 
     /// Copies piece `k` on the calling thread. Afterwards any thread can read it that synchronises
@@ -41,8 +41,8 @@ public:
     /// @throws error invalid_argument unless both arrays are in host memory
     void copy(std::size_t k, store_hint hint = store_hint::streaming) const;
 
-    /// Piece `k` as the least number of copies that a device's queue can make, appended to `out`:
-    /// one where the arrays differ by one pitch at most.
+    /// Appends piece `k` to `out` as the smallest number of copies that a device's queue can make:
+    /// one if the arrays differ by at most one pitch.
     void append(std::size_t k, std::vector<pitched_copy>& out) const;
 
 private:

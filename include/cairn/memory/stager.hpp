@@ -32,7 +32,7 @@ namespace cairn {
 ///   has memory; any thread, in any order. `bytes()` then has no meaning.
 /// - *abandon*: the memory stays mapped, and pinned if it is, while the process lives, and is not
 ///   handed out again.
-/// - *Move*: what was moved from holds nothing.
+/// - *Move*: a lease that was moved from holds nothing.
 template <class L>
 concept StagingLease = std::movable<L> && requires(L& l, const L& c) {
     { c.bytes() } -> std::same_as<std::span<std::byte>>;
@@ -41,8 +41,8 @@ concept StagingLease = std::movable<L> && requires(L& l, const L& c) {
     { l.abandon() } noexcept -> std::same_as<void>;
 };
 
-/// What a save in the background copies tensors to, and which of them it copies: a part of
-/// `async_save`; DCP's `AsyncStager`.
+/// Provides the memory to which a save in the background copies tensors, and decides which tensors
+/// are copied: a part of `async_save`; DCP's `AsyncStager`.
 ///
 /// Given `s` of type `S&`, `fqn` a `std::string_view`, `bytes` a `std::size_t`, `space` a
 /// `const any_memory_space&` and `d` a `device_id`:
@@ -56,14 +56,14 @@ concept StagingLease = std::movable<L> && requires(L& l, const L& c) {
 /// | `s.pin_for(space, d)` | `void`               | memory that is taken from now on is to be pinned for copies from and to `d` |
 ///
 /// **Semantics**
-/// - *Frozen*: a tensor in host memory that is not copied is written from where it is. It must
+/// - *Frozen*: a tensor in host memory that is not copied is written from its own memory. It must
 ///   neither change nor move until the save has ended. Tensors on devices are copied to the host
 ///   whether they are frozen or not.
-/// - *room*: tensors in host memory for which there is none are written from where they are, before
-///   the save is staged. Copies from devices need all of theirs.
-/// - *take*: throws @ref error with @ref errc::invalid_argument if it does not have as much, and
-///   with any other code if it cannot get it: the save then fails on all ranks. `bytes` is not 0.
-///   It does not wait.
+/// - *room*: tensors in host memory for which there is none are written from their own memory,
+///   before the save is staged. Copies from devices need all of theirs.
+/// - *take*: throws @ref error with @ref errc::invalid_argument if it has less, and with any other
+///   code if it cannot get it: the save then fails on all ranks. `bytes` is not 0. It does not
+///   wait.
 /// - *pin_for*: best effort; memory that could not be pinned says so (`lease::pinned`). The space
 ///   outlives the stager and its leases.
 /// - *Threads*: calls for different saves may come from several threads at the same time; `copies`

@@ -61,7 +61,7 @@ inline void look_at_other(erased_store place, listed_checkpoint& l) {
         l.problem = std::string(i->removes() ? "its removal" : "its save") +
                     (!i->runs() ? " was interrupted; cairn gc removes its files"
                      : seen     ? " is running"
-                                : " is running, or was interrupted on another host");
+                                : " is running, or was interrupted: this host cannot tell");
         if (i->runs()) l.state = checkpoint_state::in_progress;
     }
     if (l.problem.empty() && data) {

@@ -170,7 +170,7 @@ CAIRN_DECL void checkpointer_core::check_process() const {
     if (home_.is_this()) return;
     throw error(errc::invalid_argument, {.expected = "a checkpointer of this process",
                                          .found = "one made before fork()",
-                                         .remedy = "make another in the child process"});
+                                         .remedy = "make a new one in the child process"});
 }
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
     check_process();

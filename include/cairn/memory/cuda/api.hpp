@@ -20,10 +20,10 @@ struct cuda_status {
         failed,
     };
     state is = state::ok;
-    std::string text{};  ///< Why it failed, in CUDA's words.
+    std::string text{};  ///< CUDA's error text, on failure.
 };
 
-/// What `basic_cuda_memory` calls of CUDA. All functions are static; none throws.
+/// The functions of CUDA that `basic_cuda_memory` calls. All are static; none throws.
 ///
 /// `stream` and `event` are handles. Every function between `enter` and `leave` acts on the device
 /// entered, as after `cudaSetDevice`.

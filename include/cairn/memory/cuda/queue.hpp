@@ -41,8 +41,8 @@ void refuse_capture(typename Api::stream s, int device, const char* what) {
     check_cuda(status, device, "say whether a stream is capturing");
 }
 
-/// The device is current for this thread, and nobody's capture concerns it, until the end of the
-/// block; then everything is as it was.
+/// Makes the device current for this thread, and exempts the thread from captures, until the end of
+/// the block; then restores the previous state.
 template <CudaApi Api>
 class cuda_scope {
 public:
@@ -75,7 +75,7 @@ public:
         std::swap(handle_, other.handle_);
         return *this;
     }
-    /// Work that uses it runs to its end all the same.
+    /// Work that uses it runs to its end nevertheless.
     ~cuda_handle() {
         if (!handle_) return;
         try {
@@ -154,7 +154,7 @@ private:
         check(Api::record(e.get(), stream_.get()), "record an event");
         return e;
     }
-    /// After all that is in stream `s`, which may be another device's.
+    /// Makes this stream wait for all work in stream `s`, which may be another device's.
     void start_after(stream s) {
         int device = device_;
         check(Api::device_of(s, device), "say which device a stream is of");

@@ -26,7 +26,7 @@
 
 namespace cairn::detail {
 
-/// What an arena and its blocks share; it lives as long as the last of them.
+/// The state that an arena and its blocks share; it lives as long as the last of them.
 class arena_core {
 public:
     explicit arena_core(const arena_options& o) : options_(o), limit_(o.budget / page * page) {
@@ -119,7 +119,7 @@ public:
         return stats_;
     }
 
-    /// What an arena with this budget maps for one lease when it has nothing else.
+    /// Returns what an arena with this budget maps for one lease if it has nothing else.
     static std::uint64_t mapped_for(std::uint64_t bytes, const arena_options& o) noexcept {
         auto const limit = o.budget / page * page;
         return bytes == 0 ? 0 : slab_for(std::min(bytes, limit), o.slab_bytes, limit);
@@ -132,7 +132,7 @@ private:
                    ? bytes / unit * unit
                    : (bytes + unit - 1) / unit * unit;
     }
-    /// Whole huge pages where there is room. @pre `least <= room`
+    /// Returns a size in whole huge pages if there is room. @pre `least <= room`
     static std::uint64_t slab_size(std::uint64_t least, std::uint64_t room) noexcept {
         auto const huge = up(least, huge_page);
         return huge <= room ? huge : up(least, page);
@@ -144,7 +144,7 @@ private:
 
     struct held_slab {
         pinned_slab slab;
-        bool pinned = false;  ///< For all that asked for it.
+        bool pinned = false;  ///< For all spaces that asked for it.
         std::uint64_t pinned_bytes = 0;
         bool abandoned = false;
     };
@@ -155,7 +155,7 @@ private:
     std::size_t rounded(std::size_t bytes) const noexcept {
         return static_cast<std::size_t>(up(bytes, options_.alignment));
     }
-    /// To start threads takes longer than to touch a small slab.
+    /// Starting threads takes longer than touching a small slab.
     unsigned threads_for(std::uint64_t bytes) const {
         if (bytes < least_shared) return 1;
         auto const told = options_.prefault_threads;
@@ -202,8 +202,9 @@ private:
         }
         return slab_size(std::min(wanted, limit_ - kept), limit_ - kept);
     }
-    /// Maps a slab that `bytes` fit into; false when the budget has no room for it now. Free slabs
-    /// are too small, and returned: what grows would otherwise keep every size that it ever had.
+    /// Maps a slab that `bytes` fit into; returns false if the budget has no room for it now. Free
+    /// slabs, which are too small, are returned to the system: a growing arena would otherwise keep
+    /// a slab of every size.
     bool make_room(std::size_t bytes) {
         if (!release_free_slabs(bytes)) return false;
         add_slab(slab_for(bytes, options_.slab_bytes, room()));
@@ -260,7 +261,7 @@ private:
     arena_options const options_;
     std::uint64_t const limit_;
     home_process const home_{};
-    mutable std::mutex growth_{};  ///< Locked while slabs are made: that takes long.
+    mutable std::mutex growth_{};  ///< Locked while slabs are made, which takes long.
     mutable std::mutex state_{};   ///< Locked for moments, after `growth_` where both are.
     std::vector<pinning> spaces_{};
     slab_map slabs_{};

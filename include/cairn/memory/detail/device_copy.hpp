@@ -17,7 +17,7 @@ namespace cairn::detail {
 /// Enqueues the copy of a strided array between the host and the queue's device.
 /// @throws error as @ref piecewise_copy; what the queue throws, and then some of it may be enqueued
 inline void enqueue_copy(any_copy_queue& q, const const_tensor_view& from, const tensor_view& to) {
-    // An array with single elements at a distance takes a call for each row: some at a time.
+    // An array whose elements are not adjacent takes one call per row: only some at a time.
     constexpr std::size_t piece_bytes = std::size_t{16} << 20;
     piecewise_copy const copy(from, to, piece_bytes);
     std::vector<pitched_copy> calls;
@@ -80,7 +80,7 @@ public:
     void release() noexcept {
         try {
             if (!idle()) give_up();
-        } catch (...) {  // given up
+        } catch (...) {  // abandoned
         }
         memory_.end_operation();
     }

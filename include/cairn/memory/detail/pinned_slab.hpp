@@ -16,7 +16,7 @@
 
 namespace cairn::detail {
 
-/// Who pins memory, and the device that asked for it first.
+/// The space that pins memory, and the device that it was first pinned for.
 struct pinning {
     any_memory_space space;
     device_id device;

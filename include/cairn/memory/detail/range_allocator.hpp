@@ -15,9 +15,9 @@
 namespace cairn::detail {
 
 /// Hands out ranges of slabs, the smallest free one that fits; neighbours that are free again
-/// become one. It deals in numbers and never touches the memory. O(log n) for n ranges.
+/// become one. It computes with addresses and never touches the memory. O(log n) for n ranges.
 ///
-/// Whatever was taken in whatever order: when all of a slab is given back it is one range again, so
+/// In whatever order ranges are taken: when all of a slab is given back it is one range again, so
 /// that no fragmentation outlives the blocks that caused it.
 class range_allocator {
 public:

@@ -28,8 +28,9 @@ inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 /// threads that touched them. Core dumps leave it out.
 class slab {
 public:
-    /// What a child process has of it. What devices write to, or that is pinned for them, must be
-    /// absent there, so that no copy on write separates it from the device.
+    /// Whether a child process has a copy of the memory. Memory that devices write to, or that is
+    /// pinned for them, must be absent there, so that no copy on write separates it from the
+    /// device.
     enum class in_child { absent, copied };
 
     /// @param bytes    A multiple of the page size.
@@ -72,9 +73,9 @@ public:
     std::span<std::byte> memory() const noexcept {
         return {memory_, memory_ == nullptr ? 0 : bytes_};
     }
-    /// The page faults that making it took.
+    /// Returns the page faults of mapping it.
     std::uint64_t faults() const noexcept { return faults_; }
-    /// Leaves it mapped until the process ends, or to the process that it belongs to.
+    /// Leaves it mapped until the process ends, or leaves it to the process that it belongs to.
     void leak() noexcept { memory_ = nullptr; }
 
 private:

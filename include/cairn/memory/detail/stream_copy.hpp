@@ -35,13 +35,13 @@ inline void stream_line(std::byte* to, const std::byte* from) noexcept {
 /// is written. The C library does this by itself for calls larger than most of the cache, but never
 /// for the pieces that staging cuts. Four pages at a time, which suits the banks of memory: on the
 /// development machine 1.1 to 1.2 times as fast as one memcpy of everything, which is 1.3 times as
-/// fast as memcpy of the pieces (benchmarks/arena).
-/// Follow the last one with @ref finish_streaming before the bytes are shown to another thread.
+/// fast as memcpy of the pieces (benchmarks/arena). Follow the last one with @ref finish_streaming
+/// before another thread reads the bytes.
 inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) {
 #if defined(__x86_64__)
     if (n >= least_streamed) {
         constexpr std::size_t line = 64, page = 4096, pages = 4;
-        // The ends by memcpy: alignment, and sanitizers look at its addresses only.
+        // The ends by memcpy: for alignment, and because sanitizers check only its addresses.
         auto at = line - reinterpret_cast<std::uintptr_t>(to) % line;
         std::memcpy(to, from, at);
         for (; at + pages * page < n; at += pages * page)

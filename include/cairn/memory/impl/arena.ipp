@@ -88,7 +88,7 @@ CAIRN_DECL detail::arena_core& staging_arena::here() const {
     if (!core_->in_this_process())
         throw error(errc::invalid_argument, {.expected = "an arena of this process",
                                              .found = "one made before fork()",
-                                             .remedy = "make another in the child process"});
+                                             .remedy = "make a new one in the child process"});
     return *core_;
 }
 

@@ -82,7 +82,7 @@ CAIRN_DECL void piecewise_copy::cut(std::int64_t piece_bytes) {
     std::int64_t outer = 1;
     for (std::size_t d = 0; d < split_; ++d) outer *= nest_.loops[d].count;
     per_outer_ = (count + rounds_ - 1) / rounds_;
-    if (outer > 1) {  // equal pieces: a small rest would come each time
+    if (outer > 1) {  // equal pieces: otherwise each round would end with a small one
         rounds_ = count / per_outer_;
         longer_ = count % per_outer_;
     }

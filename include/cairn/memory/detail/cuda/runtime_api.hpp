@@ -17,11 +17,12 @@
 namespace cairn {
 namespace detail {
 
-/// The functions of CUDA's driver that have no equal in the runtime: they make a device current
-/// without creating contexts. Found by the runtime, so that nobody links with libcuda.
+/// The functions of CUDA's driver that have no equivalent in the runtime: they make a device
+/// current without creating contexts. Looked up by the runtime, so that no program links with
+/// libcuda.
 ///
-/// `cudaSetDevice` would not do: to give a thread its device back could create a context on that
-/// device, some hundred megabytes of it, only because 0 is what a thread has that never chose one.
+/// `cudaSetDevice` would not do: restoring a thread's device could create a context of some hundred
+/// megabytes on device 0, only because that is the device of a thread that never chose one.
 class cuda_driver {
 public:
     static cuda_driver& instance() {
