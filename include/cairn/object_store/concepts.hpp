@@ -27,12 +27,12 @@ struct object_tag {
 struct object_info {
     std::string name{};
     std::uint64_t size = 0;
-    /// When it was last changed, in nanoseconds, by a clock that is the storage's and not this
-    /// machine's, where there is a difference; since when does not matter. 0: not known, so that
-    /// what others have left in a place is never removed because of its age.
+    /// When it was last changed, in nanoseconds since any fixed point, by the storage's clock if
+    /// that differs from this machine's. 0: not known; leftovers of others are then never removed
+    /// because of their age.
     std::int64_t modified = 0;
-    /// The same, but of a change that keeps `modified`, or sets it, as a copy with its times does.
-    /// 0: not known.
+    /// When it was last changed in any way, including changes that keep or set `modified`, e.g. a
+    /// copy that keeps times. 0: not known.
     std::int64_t changed = 0;
     friend bool operator==(const object_info&, const object_info&) = default;
 };
@@ -108,9 +108,9 @@ concept WriteBackStore = ObjectStore<S> && requires(S& s, std::string_view name,
     { s.create(name, n, durable).write(n, bytes) } -> std::same_as<void>;
 };
 
-/// An ObjectStore that can do without syncing, for saves with `sync_files` off:
-/// `s.without_sync()`, an `S` of the same place that makes nothing durable and needs no means for
-/// it.
+/// An ObjectStore that can omit syncing, for saves with `sync_files` off: `s.without_sync()`
+/// returns an `S` of the same place that makes nothing durable, and works where nothing can be
+/// synced.
 ///
 /// **Models**: `file_store`. **Archetype**: `archetype::unsynced_store`.
 template <class S>
@@ -118,8 +118,8 @@ concept UnsyncedStore = ObjectStore<S> && requires(const S& s) {
     { s.without_sync() } -> std::same_as<S>;
 };
 
-/// An ObjectStore that tells what it has met that is no failure: `s.take_warnings()`, a
-/// `std::vector<std::string>` of what is new since the last call. A save puts it into its report.
+/// An ObjectStore that gives warnings: `s.take_warnings()` returns a `std::vector<std::string>`
+/// with those that are new since the last call. A save adds them to its report.
 ///
 /// **Models**: `file_store`. **Archetype**: `archetype::warning_store`.
 template <class S>
@@ -128,9 +128,9 @@ concept WarningStore = ObjectStore<S> && requires(S& s) {
 };
 
 /// An ObjectStore that wants several requests of one process at once: `s.requests_in_flight()`, a
-/// `std::size_t`, 256 at most. The files of a checkpoint are removed by so many threads, those of
-/// other stores one after the other; and a rank reads with so many threads, if it has not more
-/// cores, or was given their number.
+/// `std::size_t`, at most 256. The files of a checkpoint are removed by that many threads (in other
+/// stores one after the other), and a rank reads with that many threads, unless it has more cores,
+/// or `thread_count` is set.
 ///
 /// **Archetype**: `archetype::many_requests_store`.
 template <class S>
@@ -138,10 +138,10 @@ concept ManyRequestsStore = ObjectStore<S> && requires(const S& s) {
     { s.requests_in_flight() } -> std::same_as<std::size_t>;
 };
 
-/// An ObjectStore whose handles for reading say how much one read should ask for, where that much
-/// is wanted in a row: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
-/// `open`. Payloads are read in pieces of that size, between 256 KiB, which those of other stores
-/// have, and 16 MiB. Each thread that reads may need that much memory.
+/// An ObjectStore whose handles for reading say how much one read should request, if that much is
+/// wanted contiguously: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
+/// `open`. Payloads are read in pieces of that size, between 256 KiB, the size for other stores,
+/// and 16 MiB. Each thread that reads may need that much memory.
 ///
 /// **Archetype**: `archetype::read_size_store`.
 template <class S>
@@ -155,7 +155,7 @@ concept ReadSizeStore = ObjectStore<S> && requires(S& s, std::string_view name) 
 ///
 /// - `at`, the address of `into` and its size are multiples of 4096 (`uncached_block_bytes`); it
 ///   may reach beyond the end of the object.
-/// - Returns how many bytes of the beginning of `into` it has read. 0 if it cannot do that here, if
+/// - Returns how many bytes it has read to the beginning of `into`. 0 if it cannot do that here, if
 ///   caches have these bytes anyway, or if it failed: they are then read with `read`, which reports
 ///   the failure. After 0 the memory may have changed.
 /// - Throws nothing. Calls may run concurrently, with each other and with `read`.
@@ -168,12 +168,12 @@ concept UncachedReadStore =
         { s.open(name).read_uncached(at, into) } -> std::same_as<std::size_t>;
     };
 
-/// What uncached reads are aligned to.
+/// The alignment of uncached reads.
 inline constexpr std::size_t uncached_block_bytes = 4096;
 
 namespace detail {
 
-/// What stays in the L2 cache until its checksum is taken.
+/// A size that stays in the L2 cache until its checksum is computed.
 inline constexpr std::size_t usual_read_size = std::size_t{256} << 10;
 inline constexpr std::size_t largest_read_size = std::size_t{16} << 20;
 
@@ -193,7 +193,7 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
         return usual_read_size;
 }
 
-/// How many requests of this process a store wants at once.
+/// Returns how many requests of this process a store wants at once.
 template <ObjectStore Store>
 std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
     if constexpr (ManyRequestsStore<Store>)
@@ -202,7 +202,7 @@ std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
         return 1;
 }
 
-/// Reads a beginning of these bytes past the caches of the host, if the handle can do that.
+/// Reads a prefix of these bytes past the caches of the host, if the handle can do that.
 template <class Handle>
 std::size_t read_uncached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::uint64_t at,
                              [[maybe_unused]] std::span<std::byte> into) {
@@ -226,7 +226,7 @@ concept RelocatableStore = ObjectStore<S> && requires(const S& s, const std::str
 /// A place within a store.
 struct place_info {
     std::string id{};           ///< For `at`.
-    std::int64_t modified = 0;  ///< When objects of it were last made or removed; 0: not known.
+    std::int64_t modified = 0;  ///< When its objects were last made or removed; 0: not known.
     bool linked = false;        ///< It is a link to a place elsewhere, where nothing is removed.
 };
 
@@ -240,9 +240,9 @@ struct place_info {
 /// `remove_place` does nothing if there is no such place, or if it has objects.
 ///
 /// Two members are optional. `s.all_places()`, a `std::vector<place_info>`, returns these and links
-/// to places elsewhere, but none to one that is listed anyway; a `checkpointer` then notices what
-/// others change in a place. `s.place_id(id)`, a `std::string`, returns the id under which a place
-/// is listed, however else it can be named; without it, `./a` and `a/` are `a`.
+/// to places elsewhere, but none to one that is listed anyway; a `checkpointer` then notices
+/// changes that others make in a place. `s.place_id(id)`, a `std::string`, returns the id under
+/// which a place is listed, given any of its names; without this member, `./a` and `a/` are `a`.
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores. **Archetype**:
 /// `archetype::browsable_store`.
 template <class S>

@@ -18,8 +18,8 @@ namespace cairn {
 
 struct file_store_options {
     /// Writes objects past the page cache, where the file system can do that: the save is faster,
-    /// and what else the page cache has stays there, but a load that follows finds nothing in it.
-    /// Not set: on a disk of this host (ext4, XFS, Btrfs, F2FS), and if the file will be synced.
+    /// and other data stays in the page cache, but a load that follows finds nothing in it. Not
+    /// set: on a disk of this host (ext4, XFS, Btrfs, F2FS), and if the file will be synced.
     std::optional<bool> direct_writes{};
     /// How much of a file is gathered for one such write: a multiple of 4096. Smaller files are
     /// written as usual.
@@ -28,7 +28,7 @@ struct file_store_options {
     /// than 256 KiB, where the file system can do that, unless the cache has them or the kernel
     /// does not tell. That is faster than by way of the cache, which then has nothing of it.
     bool direct_reads = true;
-    /// False: never syncs anything, whatever else is asked for, and works where files cannot be
+    /// False: never syncs anything, whatever other options say, and works where files cannot be
     /// synced. A crash of the machine, but not of the program, may then lose or damage what was
     /// written.
     bool sync_files = true;
@@ -36,15 +36,15 @@ struct file_store_options {
 
 /// Stores objects as files of one directory, which is created with the first object.
 ///
-/// Copies refer to the same directory. A relative path is that of the directory in which the
-/// program is when the store is made. All I/O is positional on file descriptors; `create` uses
-/// O_EXCL and reserves the space. A name with `/` is a file of a subdirectory. An unfinished object
-/// is already visible, at its full size. Nothing is retried except system calls interrupted by a
-/// signal, and, for up to 5 s, opening a file of which the file system says that it was replaced
-/// (ESTALE). A file that will be synced is written back to the disk while it is being written.
-/// `remove` neither follows nor removes symbolic links; subdirectories that it leaves empty go with
-/// the file. On a file system of this host, the space of a file of 1 MiB or more is given back a
-/// moment later, on a thread of the process.
+/// Copies refer to the same directory. A relative path is resolved against the current directory
+/// when the store is made. All I/O is positional on file descriptors; `create` uses O_EXCL and
+/// reserves the space. A name with `/` is a file of a subdirectory. An unfinished object is already
+/// visible, at its full size. Nothing is retried except system calls interrupted by a signal, and,
+/// for up to 5 s, opening a file that the file system reports as replaced (ESTALE). A file that
+/// will be synced is written back to the disk while it is being written. `remove` neither follows
+/// nor removes symbolic links; subdirectories that it leaves empty go with the file. On a file
+/// system of this host, the space of a file of 1 MiB or more is given back a moment later, on a
+/// thread of the process.
 class file_store {
 public:
     file_store();
@@ -56,7 +56,7 @@ public:
     file_store at(const std::string& id) const;
     /// Returns the same store with `file_store_options::sync_files` off.
     file_store without_sync() const;
-    /// Returns the same store, which publishes also where files cannot be synced.
+    /// Returns the same store, which also publishes where files cannot be synced.
     file_store syncing_where_it_can() const;
 
     /// A file that is being written; removed if destroyed unfinished. After a failed call, `finish`
@@ -103,15 +103,16 @@ public:
     writer create(std::string_view name, std::uint64_t size, bool durable = true);
 
     /// Writes a temporary file beside it and renames that. Publishers on one machine are serialized
-    /// by a lock on the directory, so of those that match one tag exactly one succeeds; on file
-    /// systems without such locks, the tag is still compared immediately before the rename, and
-    /// there is a warning.
+    /// by a lock on the directory, so that of those that match one tag exactly one succeeds; on
+    /// file systems without such locks, the tag is still compared immediately before the rename,
+    /// and there is a warning.
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
 
     reader open(std::string_view name);
 
     /// Reads the last 64 KiB: times recur when files are replaced quickly, and some file systems
-    /// change the numbers of their files. What cairn publishes ends in a checksum of all before it.
+    /// change the numbers of their files. Objects that cairn publishes end in a checksum of all
+    /// preceding bytes.
     object_tag tag(std::string_view name);
 
     /// Lists the directory's own files by name, without its subdirectories.
@@ -120,7 +121,7 @@ public:
     /// Lists the directories directly within this one, except hidden ones and links.
     std::vector<std::string> places();
     /// The same with links to directories, except to one that is listed anyway. One that cannot be
-    /// looked at for lack of permission is listed too: whoever opens something in it learns why.
+    /// examined for lack of permission is listed too: opening something in it reports why.
     std::vector<place_info> all_places();
     /// Returns the name in `places` of what `at(id)` is, or of what `id` is from the working
     /// directory, as `latest` of a directory returns it; links are followed. Otherwise `id`.

@@ -65,7 +65,7 @@ public:
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
-        if constexpr (RelocatableStore<Store>) {  // which lists its own place only
+        if constexpr (RelocatableStore<Store>) {  // it lists its own place only
             if (prefix_.empty()) return base_->list();
             auto there = within();
             return there.list();
@@ -124,7 +124,7 @@ public:
 
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
-    /// The store that the base has of this place, which is not the base's own.
+    /// Returns the base's store of this place, which is not the base's own.
     Store within() const
         requires RelocatableStore<Store>
     {

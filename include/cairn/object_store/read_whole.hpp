@@ -17,14 +17,15 @@
 namespace cairn {
 namespace detail {
 
-/// How long an object is opened again that is there, and of which reads say that it is not.
+/// How long an object that exists is opened again while reads report that it does not.
 inline constexpr std::chrono::seconds longest_reopening{5};
 
-/// Returns the result of `f()`, which reads an object. While that says that there is none, because
-/// the object was replaced after it was opened, `f` is called again.
+/// Returns the result of `f()`, which reads an object. While `f` reports that there is none,
+/// because the object was replaced after it was opened, `f` is called again.
 /// @param look  Opens it: throws @ref errc::not_found if it does not exist. What it throws is
 ///              passed on.
-/// @throws error errc::io if it exists for `longest_reopening` unreadably; what `f` throws
+/// @throws error errc::io if it exists but stays unreadable for `longest_reopening`; what `f`
+/// throws
 template <class F, class Look>
 auto reread(F&& f, Look&& look) -> decltype(f()) {
     auto const until = std::chrono::steady_clock::now() + longest_reopening;
@@ -50,7 +51,7 @@ auto reread(F&& f, Look&& look) -> decltype(f()) {
         pause = std::min(2 * pause, std::chrono::milliseconds(100));
     }
 }
-/// The same for an object of a store.
+/// Overload for an object of a store.
 template <ObjectStore Store, class F>
 auto reread(Store& store, std::string_view name, F&& f) -> decltype(f()) {
     return reread(std::forward<F>(f), [&] { (void)store.open(name); });

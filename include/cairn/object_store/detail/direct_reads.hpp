@@ -15,8 +15,8 @@
 
 namespace cairn::detail {
 
-/// Reads pieces of a file past the page cache. Those that the page cache has, or may have, are left
-/// to the usual reads, and so is whatever fails.
+/// Reads pieces of a file past the page cache. Pieces that the page cache has, or may have, are
+/// left to usual reads, and so are those that fail.
 ///
 /// Thread-safe.
 class direct_reads {

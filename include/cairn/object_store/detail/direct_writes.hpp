@@ -16,11 +16,11 @@ namespace cairn::detail {
 class slab;
 
 /// Writes a file past the page cache, as long as it is written from its beginning on: gathers the
-/// bytes in a slab of its own and writes whole blocks. What is written ahead of them goes through
-/// the page cache, and so does all from the first such block on; no block is written both ways.
+/// bytes in a slab and writes whole blocks. Bytes written ahead of these go through the page cache,
+/// and so do all from the first such block on; no block is written both ways.
 ///
-/// The slab is of huge pages, if it is as large and there are some: otherwise it takes as many
-/// requests to the disk as a request may have segments of memory.
+/// The slab is made of huge pages, if it is large enough and there are some: otherwise the limit of
+/// memory segments per request splits it into several requests to the disk.
 ///
 /// Thread-safe. The descriptor is the owner's, the same in all calls.
 class direct_writes {
@@ -28,17 +28,17 @@ public:
     static constexpr std::size_t block_bytes = 4096;
 
     /// @param slab_bytes  How much is gathered; a multiple of `block_bytes`.
-    /// @return Null where the file system has no direct I/O, or nothing is gained: for files
-    /// without a full slab.
+    /// @return Null if the file system has no direct I/O, or nothing is gained, i.e. for files that
+    /// do not fill a slab.
     static std::unique_ptr<direct_writes> of(int fd, std::uint64_t size,
                                              std::size_t slab_bytes) noexcept;
     direct_writes(direct_writes&&) = delete;
     ~direct_writes();
 
-    /// @return The end of `b` that it has not taken, which is to be written as usual.
+    /// @return The end of `b` that it has not taken, to be written as usual.
     /// @throws error errc::io
     byte_span write(int fd, std::uint64_t at, byte_span b, const std::string& path);
-    /// Writes what it still has. From then on it takes nothing.
+    /// Writes the bytes that it still has. From then on it takes none.
     /// @throws error errc::io
     void end(int fd, const std::string& path);
 

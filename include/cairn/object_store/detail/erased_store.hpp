@@ -199,7 +199,7 @@ public:
         if (auto there = s_->at(id)) other.s_ = std::move(there);
         return other;
     }
-    /// Returns one that does without syncing, if the store can; otherwise this one.
+    /// Returns a store that omits syncing, if the store can do that; otherwise this one.
     erased_store without_sync() const {
         erased_store other(*this);
         if (auto unsynced = s_->without_sync()) other.s_ = std::move(unsynced);
@@ -220,9 +220,9 @@ public:
     bool browsable() const { return s_->browsable(); }
     /// @throws error errc::unsupported if it cannot
     std::vector<std::string> places() { return s_->places(); }
-    /// The same with links, where the store knows any.
+    /// Returns the places, and links to places if the store lists them.
     std::vector<place_info> all_places() { return s_->all_places(); }
-    /// The id in `places` of the place that an id names, however it is written.
+    /// Returns the id in `places` of the place that an id names, however it is written.
     std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
     void remove(std::string_view name) { s_->remove(name); }

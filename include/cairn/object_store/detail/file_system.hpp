@@ -6,7 +6,7 @@
 
 namespace cairn::detail {
 
-/// What a file is on.
+/// The kind of file system that a file is on.
 enum class file_system {
     disk,     ///< ext2 to ext4, XFS, Btrfs or F2FS: a disk of this host.
     memory,   ///< tmpfs.

@@ -9,8 +9,8 @@
 
 namespace cairn::detail {
 
-/// Whether the page cache has these bytes of a file, or the kernel does not tell: it may keep that
-/// from who neither owns the file nor may write it.
+/// Whether the page cache has these bytes of a file, or the kernel does not tell: it may withhold
+/// that from a process that neither owns the file nor may write it.
 /// @param at  A multiple of the page size; otherwise one page may be missing.
 CAIRN_DECL bool page_cache_may_have(int fd, std::uint64_t at, std::size_t n) noexcept;
 

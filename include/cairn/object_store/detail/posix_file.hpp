@@ -31,8 +31,8 @@ inline constexpr const char* file_size_remedy =
 /// Throws the error for an errno: already_exists, permission_denied, or io with the system's text.
 [[noreturn]] CAIRN_DECL void fail(int e, const std::string& path, const char* what);
 
-/// Like `fail`, for reading an open file: what is not there, or a stale file handle, is not_found:
-/// the file was replaced or removed, so that the caller can open it again (@ref reread).
+/// Like `fail`, for reading an open file: a missing file or a stale file handle is not_found: the
+/// file was replaced or removed, and the caller can open it again (@ref reread).
 [[noreturn]] CAIRN_DECL void fail_reading(int e, const std::string& path, const char* what);
 
 /// Repeats a system call that a signal interrupted. @return its result.
@@ -57,7 +57,7 @@ int with_space(F&& f) {
     return f();
 }
 
-/// Makes a file so. @return 0, or an errno.
+/// Creates a file in this way. @return 0, or an errno.
 template <class F>
 int make_file(unique_fd& fd, F&& open) {
     return with_space([&] {
@@ -77,13 +77,13 @@ CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b
 CAIRN_DECL void read_all(int fd, std::uint64_t at, std::span<std::byte> into,
                          const std::string& path);
 
-/// Whether a failed sync says that the file system has none for such a file.
+/// Whether the errno of a failed sync says that the file system cannot sync such a file.
 constexpr bool cannot_sync(int e) noexcept {
     return e == EINVAL || e == ENOSYS || e == EOPNOTSUPP;
 }
 
 /// A failure is final: later calls need not report the lost bytes.
-/// @param must  It is an error, too, if the file system has no sync for it.
+/// @param must  It is an error, too, if the file system cannot sync it.
 CAIRN_DECL void sync_file(int fd, const std::string& path, bool must = true);
 
 CAIRN_DECL struct ::stat status_of(int fd, const std::string& path);
@@ -98,8 +98,8 @@ inline bool is_same_file(const struct ::stat& a, const struct ::stat& b) noexcep
 /// Whether `path` still names the file open as `fd`.
 CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept;
 
-/// Makes the entries of a directory durable. One that does not exist has none; some file systems
-/// cannot sync directories, and keep entries as well as they can.
+/// Makes the entries of a directory durable. A directory that does not exist has none; some file
+/// systems cannot sync directories, and keep entries as well as they can.
 /// @return False if it may not be read, so that it cannot be synced alone.
 CAIRN_DECL bool sync_directory(const std::string& path);
 
@@ -114,9 +114,9 @@ inline std::filesystem::path without_slash(const std::filesystem::path& p) {
 /// the one in which it would be made.
 CAIRN_DECL std::filesystem::path parent_of(const std::filesystem::path& p);
 
-/// Makes the names of a directory, and of those above it up to the mount point, durable: whoever
-/// made them may have been killed before it did. Does so once for each directory and process. Where
-/// one of them may not be read, the file system is synced instead.
+/// Makes the names of a directory, and of those above it up to the mount point, durable: the
+/// process that made them may have been killed before it did. Does so once for each directory and
+/// process. Where one of them may not be read, the file system is synced instead.
 /// @return A warning if that has failed; otherwise empty.
 CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p);
 
@@ -125,7 +125,8 @@ CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p);
 /// @return As `make_names_durable`.
 CAIRN_DECL std::string sync_file_system(const std::string& directory, const std::string& unread);
 
-/// Others may remove a place that has no files just before its first file is created.
+/// Others may remove a place without files just before its first file is created, at most this
+/// often in a row.
 inline constexpr int most_removals_of_a_place = 100;
 
 /// Like `mkdir -p`.

@@ -13,8 +13,9 @@
 
 namespace cairn::detail {
 
-/// Memory for uncached reads, which the threads of one load share. What a device writes to must be
-/// aligned, and no fork may take it away meanwhile; a user's memory is aligned by chance only.
+/// Memory for uncached reads, which the threads of one load share. Memory that a device writes to
+/// must be aligned, and no fork may take it away meanwhile; a user's memory is aligned only by
+/// chance.
 ///
 /// Thread-safe.
 class read_slabs {
@@ -23,14 +24,14 @@ public:
     static constexpr std::size_t piece_bytes = std::size_t{4} << 20;
     /// A piece that begins and ends within blocks needs two more; slabs are of whole pages.
     static constexpr std::size_t slab_bytes = piece_bytes + (std::size_t{128} << 10);
-    /// So that all threads of a rank together take less than 25 MiB. More would not be faster.
+    /// Limits the memory of all threads of a rank to less than 25 MiB. More would not be faster.
     static constexpr std::size_t most = 6;
 
     read_slabs() = default;
     read_slabs(read_slabs&&) = delete;
 
-    /// @return Null if all are in use, or there is not that much room. Without memory for its pages
-    /// the read fails.
+    /// @return Null if all are in use, or memory cannot be mapped. Without memory for its pages the
+    /// read fails.
     std::unique_ptr<slab> take() noexcept {
         {
             std::lock_guard const lock(m_);
@@ -58,7 +59,7 @@ private:
     std::array<std::unique_ptr<slab>, most> slabs_{};  ///< The first are idle.
 };
 
-/// One of them for as long as a thread reads one payload; none until it is asked for.
+/// A slab lent to a thread while it reads one payload; taken when it is first needed.
 class lent_slab {
 public:
     /// @param from  Null: none is lent.

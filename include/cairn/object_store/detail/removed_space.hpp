@@ -21,13 +21,14 @@ namespace cairn::detail {
 /// Gives the space of removed files back to the file system, on a thread of the process that ends
 /// when nothing is left to do.
 ///
-/// To remove a name takes no time; to free what a large file has, its pages in the cache and its
-/// blocks on the disk, takes as long as it is large. The file system does that when nothing refers
-/// to the file any more: so a descriptor of it is held while the name is removed, and closed later.
-/// If the process ends, its descriptors are closed too. A forked child does not keep the space.
+/// Removing a name takes no time; freeing a large file's pages in the cache and blocks on the disk
+/// takes time in proportion to its size. The file system frees them when nothing refers to the file
+/// any more: therefore a descriptor of it is held while the name is removed, and closed later. If
+/// the process ends, its descriptors are closed too. A forked child does not keep the space.
 ///
-/// Thread-safe. One for each process, or for each library that has this code to itself; never
-/// destroyed, but at exit its thread is waited for, and space is given back at once from then on.
+/// Thread-safe. There is one for each process, or for each library that hides this code; it is
+/// never destroyed, but at exit its thread is waited for, and space is given back at once from then
+/// on.
 class removed_space {
 public:
     static removed_space& of_process() noexcept;
@@ -39,8 +40,8 @@ public:
     /// Returns when the space of all that was removed before is given back; skips the pause.
     /// @param moved  Called after each file; must not throw.
     void wait(const std::function<void()>& moved = {}) noexcept;
-    /// How long after the last removal the space is given back: what the coordinator syncs at the
-    /// end of a save would otherwise wait for the disk behind it.
+    /// How long after the last removal the space is given back: the coordinator's syncs at the end
+    /// of a save would otherwise wait behind it for the disk.
     void set_pause(std::chrono::milliseconds pause) noexcept;
 
     static constexpr std::uint64_t least_bytes = std::uint64_t{1} << 20;

@@ -43,12 +43,12 @@ private:
     int refusal_ = 0;
 };
 
-/// A temporary file is named after the process that writes it, so that whoever finds it can tell
-/// whether that has ended:
-/// `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<run, 32 hex digits>.<32 hex digits>`.
+/// Returns a name for a temporary file that identifies the process that writes it, so that others
+/// can tell whether that has ended: `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<run, 32 hex
+/// digits>.<32 hex digits>`.
 CAIRN_DECL std::string temporary_name(const process_identity& owner);
-/// The owner of a temporary file; nothing if the name is another's. Unknown if it has the form
-/// of earlier versions, `.cairn-publish.<8 hex digits>.<32 hex digits>`.
+/// Returns the owner of a temporary file; nothing if the name is not that of one. Unknown if it has
+/// the older form `.cairn-publish.<8 hex digits>.<32 hex digits>`.
 CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name);
 
 struct close_directory {
@@ -66,7 +66,7 @@ using live_temporary = registered_id<registry_of_temporaries>;
 /// @param now  In seconds since 1970; not set: not known.
 CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
                                          std::optional<std::int64_t> now);
-/// Removes a directory in which there is nothing else. @return 0, or an errno.
+/// Removes a directory that contains nothing but stale temporary files. @return 0, or an errno.
 CAIRN_DECL int remove_directory(const std::string& directory);
 
 /// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
@@ -82,7 +82,7 @@ public:
     void write(std::span<const std::byte> b, bool durable, bool must = true);
     void rename_to(const std::string& file);
 
-    /// Removes what other publishers have left; called after `write`, which tells the time.
+    /// Removes files that other publishers have left; called after `write`, which tells the time.
     void remove_stale() const { remove_stale_temporaries(directory_, written_); }
 
 private:

@@ -35,7 +35,7 @@ public:
 private:
     enum kind { off, ranges, whole };
 
-    /// Whether the file system supports it. Otherwise the call may do nothing (overlays), or leave
+    /// Whether the file system supports it. Elsewhere the call may do nothing (overlays), or leave
     /// the bytes on a server that has not stored them (network file systems).
     static bool has_ranges(int fd) noexcept;
 

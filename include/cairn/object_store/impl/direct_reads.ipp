@@ -36,7 +36,7 @@ CAIRN_DECL bool direct_reads::opens(int usual) noexcept {
 
 CAIRN_DECL std::size_t direct_reads::read(int usual, std::uint64_t at,
                                           std::span<std::byte> into) noexcept {
-    // What does not exist is the usual read's to report.
+    // The usual read reports a file that does not exist.
     constexpr auto last = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
     if (refused_ || into.size() > last || at > last - into.size()) return 0;
     if (page_cache_may_have(usual, at, into.size()) || !opens(usual)) return 0;

@@ -334,7 +334,7 @@ CAIRN_DECL std::string file_store::place_id(const std::string& id) const {
     auto const is_path = [](const std::filesystem::path& p) { return p.has_parent_path(); };
     auto const is_dots = [](const std::filesystem::path& p) { return p == "." || p == ".."; };
     auto const plain = detail::without_slash(given.lexically_normal());
-    // A mere name is never one of the working directory.
+    // A name without a slash never refers to the working directory.
     for (auto const& meant :
          is_path(plain) ? std::vector{here / given, given} : std::vector{here / given}) {
         auto const there = detail::real_path(meant);

@@ -158,7 +158,7 @@ CAIRN_DECL std::string sync_file_system(const std::string& directory, const std:
            "', which may not be read: its file system cannot be synced: " + system_text(errno);
 }
 
-/// The directories of which this process knows that their names are durable.
+/// The directories whose names this process knows to be durable.
 class durable_names {
 public:
     struct directory {
@@ -179,7 +179,7 @@ public:
         std::lock_guard const lock(m_);
         all_.insert(some.begin(), some.end());
     }
-    /// A new directory may have the number of one that was removed.
+    /// A new directory may have the number of a removed one.
     void forget(const std::filesystem::path& made) {
         std::error_code absent;
         auto const path = std::filesystem::canonical(made, absent).string();
@@ -213,7 +213,7 @@ CAIRN_DECL std::string make_names_durable(const std::filesystem::path& p) {
     if (absent) return {};
     for (auto at = look_at(place); at && !known.have(*at);) {
         auto above = look_at(std::filesystem::path(at->path).parent_path());
-        // No crash takes the name of a mount point, or of the root.
+        // No crash removes the name of a mount point, or of the root.
         if (!above || above->device != at->device || above->inode == at->inode) break;
         if (!sync_directory(above->path)) unread = above->path;
         done.push_back(std::move(*at));
@@ -307,7 +307,8 @@ CAIRN_DECL void reserve_space(int fd, const std::string& path, std::uint64_t siz
     };
     bool const in_memory = file_system_of(fd) == file_system::memory;
     auto const reserve = [&] {
-        // What was reserved in memory takes a quarter longer to write: only asks whether it fits.
+        // Space reserved in memory takes a quarter longer to write: only checks whether the file
+        // fits.
         if (in_memory) {
             bool const limited = ::fstatvfs(fd, &v) == 0 && v.f_blocks != 0;
             return limited && free_bytes() < size ? ENOSPC : resize();

@@ -20,7 +20,8 @@ namespace cairn::detail {
 struct removed_space::only {
     static removed_space& one() noexcept {
         static per_process<removed_space> one;
-        // At exit, and before a library with this code is unloaded, for its thread runs that.
+        // At exit, and before a library with this code is unloaded, because its thread runs the
+        // code.
         static struct at_exit {
             ~at_exit() { one.get().end(); }
         } const ends;

@@ -131,7 +131,7 @@ CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
     constexpr std::int64_t day = 24 * 60 * 60;
     open_directory const d(::opendir(directory.c_str()));
     if (!d) return;
-    // Those of other libraries of this process that have this code to themselves are not known.
+    // Temporaries of other libraries of this process that hide this code are not known.
     auto const was_left = [&](const process_identity& owner, const std::string& name) {
         return is_this_process(owner) ? !live_temporary::is(name) : has_ended(owner);
     };
@@ -152,7 +152,7 @@ CAIRN_DECL int remove_directory(const std::string& directory) {
     auto const remove = [&] { return ::rmdir(directory.c_str()) == 0 ? 0 : errno; };
     int const e = remove();
     if (e != ENOTEMPTY && e != EEXIST) return e;
-    remove_stale_temporaries(directory, std::nullopt);  // no publisher comes here again who would
+    remove_stale_temporaries(directory, std::nullopt);  // no later publisher here would do so
     return remove();
 }
 
