@@ -14,6 +14,7 @@
 #include <cairn/catalog/detail/verification.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/state/flatten.hpp>
+#include <cairn/storage/job_executor.hpp>
 
 #include <boost/asio/io_context.hpp>
 

@@ -153,9 +153,10 @@ inline void item(bytes b) {
     auto const elements = static_cast<wide>(p.payload_length / cairn::size_of(p.type));
     wide last = p.storage_offset;
     bool none = false;
+    if (p.strides.size() != p.shape.size()) throw support::finding("strides of another rank");
     for (std::size_t d = 0; d < p.shape.size(); ++d) {
         none = none || p.shape[d] == 0;
-        last += wide(p.shape[d] - 1) * p.strides.at(d);
+        last += wide(p.shape[d] - 1) * p.strides[d];
     }
     if (wide(p.payload_offset) + p.payload_length > b.size() || (!none && last >= elements))
         throw support::finding("a tensor beyond its payload, or a payload beyond its item");

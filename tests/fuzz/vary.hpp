@@ -60,6 +60,11 @@ public:
         (*this)(all);
         chunks = cairn::chunk_list(all);
     }
+    void operator()(cairn::index_vector& numbers) {
+        std::vector<std::int64_t> all(numbers.begin(), numbers.end());
+        (*this)(all);
+        numbers = all;
+    }
     void operator()(double& d) {
         d = e_.one_in(2) ? std::bit_cast<double>(e_()) : static_cast<double>(e_.below(9));
     }

@@ -65,9 +65,10 @@ inline void check_promises(const cairn::metadata& m) {
                 broken(fqn, "has a payload beyond its item");
             if (volume * static_cast<wide>(cairn::size_of(t->type)) != l.payload_length)
                 broken(fqn, "has a payload of another size");
+            if (l.strides.size() != rank) broken(fqn, "has strides of another rank");
             wide last = 0;
             for (std::size_t d = 0; d < rank && volume != 0; ++d)
-                last += wide(r.shape[d] - 1) * l.strides.at(d);
+                last += wide(r.shape[d] - 1) * l.strides[d];
             if (volume != 0 && (last < 0 || last >= volume))
                 broken(fqn, "has strides beyond its payload");
         }
