@@ -8,6 +8,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/file_names.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
