@@ -73,8 +73,10 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
                                              .expected = "one chunk of a 0-d tensor",
                                              .found = std::to_string(order.size())});
     } else {
+        starts.clear();
+        for (auto const& b : boxes) starts.push_back(b.offsets[dim]);
         std::sort(order.begin(), order.end(),
-                  [&](auto a, auto b) { return boxes[a].offsets[dim] < boxes[b].offsets[dim]; });
+                  [&](auto a, auto b) { return starts[a] < starts[b]; });
         bool apart = true;  // in this dimension alone
         for (std::size_t k = 1; apart && k < order.size(); ++k)
             apart = boxes[order[k - 1]].end(dim) <= boxes[order[k]].offsets[dim];
