@@ -70,7 +70,7 @@ private:
     /// A chunk takes 12 bytes or more of the source, so it may have names of 384 bytes.
     static std::uint64_t allowed(std::uint64_t source) { return 32 * source + (1u << 20); }
 
-    /// Packed by column a chunk takes 12 bytes, where it took 40 one by one.
+    /// Packed by column a chunk takes 12 bytes; one by one, 40.
     static constexpr std::uint64_t each_chunk = 1024;
 
     std::uint64_t left_;

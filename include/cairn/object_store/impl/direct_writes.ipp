@@ -31,7 +31,7 @@ CAIRN_DECL std::unique_ptr<direct_writes> direct_writes::of(int fd, std::uint64_
     if (size < slab_bytes || !set_direct(fd, true)) return {};
     try {
         auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-        // A child may read and free it: the disk does not write to it.
+        // A child may have a copy of it: no device writes to it.
         auto s = std::make_unique<slab>((slab_bytes + page - 1) / page * page, 0U,
                                         slab::in_child::copied);
         return std::unique_ptr<direct_writes>(new direct_writes(std::move(s), slab_bytes));
