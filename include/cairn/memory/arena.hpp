@@ -110,7 +110,7 @@ public:
     /// not help; with the system's code if memory cannot be mapped
     std::optional<lease> try_take(std::size_t bytes);
 
-    /// True for every tensor: see @ref Stager.
+    /// Returns true: an arena takes every tensor (@ref Stager).
     static bool copies(std::string_view) noexcept { return true; }
     /// Returns the bytes that the budget leaves for leases.
     std::uint64_t room() const;

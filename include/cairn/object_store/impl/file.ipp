@@ -213,7 +213,7 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
 CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                                     std::optional<object_tag> if_match) {
     auto const file = impl::full(*this, name).string();
-    auto const directory = file.substr(0, file.rfind('/'));
+    auto const directory = impl::full(*this, name).parent_path().string();
     auto const replace = [&] {
         detail::directory_lock const lock(directory);
         if (!lock.held())
@@ -333,7 +333,7 @@ CAIRN_DECL std::string file_store::place_id(const std::string& id) const {
     auto const root = detail::real_path(here);
     auto const is_path = [](const std::filesystem::path& p) { return p.has_parent_path(); };
     auto const is_dots = [](const std::filesystem::path& p) { return p == "." || p == ".."; };
-    auto const plain = detail::without_slash(given.lexically_normal());
+    std::filesystem::path const plain(detail::plain_place_id(id));
     // A name without a slash never refers to the working directory.
     for (auto const& meant :
          is_path(plain) ? std::vector{here / given, given} : std::vector{here / given}) {
@@ -349,17 +349,17 @@ CAIRN_DECL std::string file_store::place_id(const std::string& id) const {
 CAIRN_DECL void file_store::remove_place(const std::string& id) {
     auto const directory = impl::full(*this, id).string();
     int const e = detail::remove_directory(directory);
-    if (e == 0) return impl::sync_names(*this, directory.substr(0, directory.rfind('/')));
+    if (e == 0) return impl::sync_names(*this, impl::full(*this, id).parent_path().string());
     for (int const fine : {ENOENT, ENOTEMPTY, EEXIST, ENOTDIR})
         if (e == fine) return;
     detail::fail(e, directory, "cannot remove it");
 }
 
 CAIRN_DECL void file_store::remove(std::string_view name) {
-    auto const file = impl::full(*this, name).string();
+    auto const parent = impl::full(*this, name).parent_path().string();
     detail::remove_file_below(dir_, name);
     if (name.find('/') == name.npos) return;
-    impl::sync_names(*this, file.substr(0, file.rfind('/')));
+    impl::sync_names(*this, parent);
     // As far as they are empty. `create` makes them again.
     for (auto end = name.rfind('/'); end != name.npos; end = name.substr(0, end).rfind('/'))
         if (::rmdir((dir_ + "/" + std::string(name.substr(0, end))).c_str()) != 0 &&

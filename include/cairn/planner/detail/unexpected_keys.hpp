@@ -32,8 +32,8 @@ public:
     }
 
     /// Keeps only keys that none of the ranks of these plans asks for, according to their items and
-    /// the result of @ref of_rank. Of a plan with neither, e.g. one of another planner whose items
-    /// stay on its rank, nobody knows: it may ask for every key.
+    /// the result of @ref of_rank. A plan with neither, e.g. one of another planner whose items
+    /// stay on its rank, may ask for every key.
     /// @throws error errc::corrupt
     void keep_those_of_all(const std::vector<load_plan>& all) {
         if (empty()) return;
