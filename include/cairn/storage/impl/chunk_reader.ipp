@@ -2,13 +2,13 @@
 #ifndef CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
-#include <cairn/metadata/detail/entry_cursor.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
+#include <cairn/storage/detail/stored_items.hpp>
 #include <cairn/storage/detail/wanted_by_others.hpp>
 #include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
@@ -34,43 +34,9 @@ struct chunk_reader::state {
         : base(std::move(at)), placed(base), finder(std::move(f)), thread_count(threads),
           jobs(threads, std::move(on)) {}
 
-    /// The bytes of a stored item: of a chunk, or of a value.
-    struct stored_item {
-        const std::string* file;
-        std::uint64_t offset, length;
-        const tensor_metadata* tensor;  ///< Null: a value.
-        std::size_t chunk;
-        const storage_location* value;
-    };
-    /// Finds where the items of a plan are stored.
-    class stored_items {
-    public:
-        /// @param m  Null: the reader was not set up.
-        explicit stored_items(const metadata* m) {
-            if (m != nullptr) entries_.emplace(*m);
-        }
-        /// @throws error errc::missing_key for an item that is not in the metadata
-        stored_item of(const read_item& item) {
-            if (!entries_) {  // not set up
-            } else if (item.kind == item_kind::value) {
-                if (auto const* o = entries_->value(item.fqn))
-                    return {&o->at.file, o->at.offset, o->at.length, nullptr, 0, &o->at};
-            } else if (auto const* t = entries_->tensor(item.fqn)) {
-                if (auto const k = item.chunk; k < t->chunks.size()) {
-                    auto const& at = t->chunks.row_of(k);
-                    return {&t->chunks.file(k), at.offset, at.length, t, k, nullptr};
-                }
-            }
-            throw error(errc::missing_key,
-                        {.fqn = item.fqn, .expected = "an item that the metadata names"});
-        }
-
-    private:
-        std::optional<detail::entry_cursor> entries_{};
-    };
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
-        stored_item from;
+        detail::stored_item from;
         std::vector<std::uint32_t> items{};
         detail::payload_slice slice{};
         /// Shared by all slices; null if there is only one.
@@ -135,7 +101,7 @@ struct chunk_reader::state {
             std::uint64_t end = 0;  ///< End of the last read in it.
         };
         std::map<std::string_view, wanted> files;
-        stored_items stored(meta);
+        detail::stored_items stored(meta);
         for (auto const& item : plan.items) {
             auto const at = stored.of(item);
             auto& end = files.try_emplace(*at.file, wanted{&item.fqn}).first->second.end;
@@ -215,7 +181,7 @@ struct chunk_reader::state {
     /// same bytes, together, so that these are read once.
     file_groups group_by_file(const load_plan& plan) const {
         file_groups files;
-        stored_items stored(meta);
+        detail::stored_items stored(meta);
         for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
             auto const from = stored.of(plan.items[i]);
             files[*from.file].items.push_back({from, {i}});
@@ -254,7 +220,7 @@ struct chunk_reader::state {
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
         std::vector<item_group> sliced;
-        stored_items stored(meta);
+        detail::stored_items stored(meta);
         for (auto& g : groups) {
             std::uint64_t wanted = 0;
             if (std::all_of(g.items.begin(), g.items.end(),
@@ -340,7 +306,7 @@ struct chunk_reader::state {
     }
 
     /// Whether several threads may read a chunk.
-    bool is_divisible(const stored_item& i) const {
+    bool is_divisible(const detail::stored_item& i) const {
         if (i.tensor == nullptr) return false;
         return finder.is_divisible ? finder.is_divisible(*i.tensor, i.chunk) : !finder.find_chunk;
     }
@@ -385,7 +351,7 @@ struct chunk_reader::state {
     };
     found_chunks find_all(const load_plan& plan, open_file& file, const item_group& g) {
         found_chunks found;
-        stored_items stored(meta);
+        detail::stored_items stored(meta);
         for (std::size_t k = 0; k < g.items.size(); ++k) {
             auto const& item = plan.items[g.items[k]];
             if (k != 0) {
