@@ -4,6 +4,7 @@
 #include "support/counting_store.hpp"
 #include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/known_reader.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
@@ -22,7 +23,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,39 +35,10 @@ BOOST_AUTO_TEST_SUITE(chunk_reader)
 namespace {
 
 using cairn::dtype;
-
-/// A format whose metadata is known.
-class known_reader : public cairn::chunk_reader {
-public:
-    template <cairn::ObjectStore Store>
-    known_reader(Store store, cairn::metadata m, cairn::item_finder f = {}, int threads = 1)
-        : chunk_reader(std::move(store), std::move(f), threads), meta_(std::move(m)) {}
-    cairn::metadata read_metadata() { return meta_; }
-
-private:
-    cairn::metadata meta_;
-};
-static_assert(cairn::StorageReader<known_reader> && cairn::ChecksumReader<known_reader>);
-
-cairn::tensor_metadata stored(dtype type, cairn::index_vector shape, const std::string& file,
-                              std::uint64_t offset, std::uint64_t length) {
-    cairn::tensor_metadata t;
-    t.type = type;
-    t.chunks.push_back({cairn::box::whole(shape), {file, offset, length, {}, {}}});
-    t.shape = std::move(shape);
-    return t;
-}
-
-std::vector<float> counted(std::size_t n) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), 0.0f);
-    return v;
-}
-cairn::memory_store with_file(const std::string& name, const std::vector<float>& content) {
-    cairn::memory_store store;
-    store.publish(name, std::as_bytes(std::span(content)), std::nullopt);
-    return store;
-}
+using support::counted;
+using support::known_reader;
+using support::stored;
+using support::with_file;
 
 /// A region of a tensor, as a rank has it.
 cairn::sharded_view part_of(cairn::index_vector whole, const cairn::box& part, float* memory) {
