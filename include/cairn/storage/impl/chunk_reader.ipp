@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
+#include <cairn/detail/failures.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/data_file.hpp>
@@ -128,9 +129,7 @@ struct chunk_reader::state {
         std::optional<chunk_checksum> found;
         try {
             naming(fqn, name, [&] {
-                open_file file(detail::open_data_file(placed, name, finder.index_name),
-                               placed.describe(name), me, [&] { return placed.open(name); });
-                auto const p = find(file, fqn, *t, chunk);
+                auto const p = find(*open(name), fqn, *t, chunk);
                 if (p.crc && !p.big_endian)
                     found = chunk_checksum{*p.crc, p.length, p.first, p.strides};
             });
@@ -264,25 +263,34 @@ struct chunk_reader::state {
         }
     }
 
-    /// Adds the tensor and the file to the errors of `f()`.
+    /// Adds the tensor and the file to the exceptions of `f()`, of any type.
     template <class F>
     void naming(const std::string& fqn, const std::string& file, F&& f) {
         try {
-            detail::of_data_file(placed, file, std::forward<F>(f), finder.index_name);
-        } catch (const error& e) {
-            auto where = e.context();
+            f();
+        } catch (...) {
+            auto failure = detail::failure_from(std::current_exception(), -1);
+            auto& where = failure.where;
             if (where.fqn.empty()) where.fqn = fqn;
             if (where.file.empty()) where.file = placed.describe(file);
-            throw error(e.code(), std::move(where));
+            throw error(failure.code, std::move(where));
         }
     }
 
+    /// Opens a data file, which is missing if it does not exist, now or when it is read.
+    std::shared_ptr<open_file> open(const std::string& name) {
+        auto again = [this, name] {
+            return detail::open_data_file(placed, name, finder.index_name);
+        };
+        return detail::of_data_file(
+            placed, name,
+            [&] { return std::make_shared<open_file>(again(), placed.describe(name), me, again); },
+            finder.index_name);
+    }
     std::shared_ptr<open_file> open(const std::string& name, file_reads& reads) {
         std::lock_guard const lock(reads.m);
         if (!reads.file) {
-            reads.file = std::make_shared<open_file>(
-                detail::open_data_file(placed, name, finder.index_name), placed.describe(name), me,
-                [this, name] { return placed.open(name); });
+            reads.file = open(name);
             detail::check_size(placed, name, *meta, reads.file->size(), 0, finder.index_name);
         }
         return reads.file;
@@ -290,12 +298,12 @@ struct chunk_reader::state {
 
     void read_part(read_job& job, const file_part& part, auto const& failed) {
         auto const& name = *part.name;
-        auto const file = open(name, *part.reads);
         auto scratch = job.take_scratch();
         for (auto i = part.begin; i < part.end && !failed(); ++i) {
             auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {
+                auto const file = open(name, *part.reads);
                 if (g.from.tensor != nullptr)
                     read_chunks(job, *file, g, scratch);
                 else

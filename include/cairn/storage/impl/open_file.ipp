@@ -67,7 +67,7 @@ CAIRN_DECL std::shared_ptr<open_file::handle> open_file::current() {
 CAIRN_DECL void open_file::open_again() {
     auto fresh = std::make_shared<handle>(again_());
     if (fresh->size() != size_)
-        throw error(errc::not_found,
+        throw error(errc::missing_file,
                     {.file = described_,
                      .expected = "the file that was opened, of " + std::to_string(size_) + " bytes",
                      .found = "another file in its place"});
