@@ -55,13 +55,23 @@ auto is_mismatch_of(std::string fqn) {
     };
 }
 
-/// Holds up each thread that reads until as many do so.
+/// Holds up each thread that opens, and each that reads, until as many do so.
 class crowded_store : public support::forwarding_store<cairn::memory_store> {
     struct crowd {
         std::mutex m{};
         std::condition_variable came{};
         std::size_t here = 0, most = 0;
         bool given_up = false;
+
+        void meet(std::size_t expected) {
+            std::unique_lock lock(m);
+            most = std::max(most, ++here);
+            came.notify_all();
+            given_up = !came.wait_for(lock, std::chrono::seconds(30), [&] {
+                return most >= expected || given_up;
+            }) || given_up;
+            --here;
+        }
     };
 
 public:
@@ -73,24 +83,24 @@ public:
         std::shared_ptr<crowd> all;
         std::size_t expected;
         void read(std::uint64_t at, std::span<std::byte> into) {
-            std::unique_lock lock(all->m);
-            all->most = std::max(all->most, ++all->here);
-            all->came.notify_all();
-            all->given_up = !all->came.wait_for(lock, std::chrono::seconds(30), [&] {
-                return all->most >= expected || all->given_up;
-            }) || all->given_up;
-            --all->here;
+            all->meet(expected);
             h.read(at, into);
         }
         std::uint64_t size() { return h.size(); }
     };
-    reader open(std::string_view n) { return {store_.open(n), crowd_, expected_}; }
+    reader open(std::string_view n) {
+        opening_->meet(std::min({wanted_, expected_, store_.list().size()}));
+        return {store_.open(n), crowd_, expected_};
+    }
     std::size_t requests_in_flight() const { return wanted_; }
     std::size_t most() const { return crowd_->most; }
+    /// Whether so many opened at once.
+    bool has_opened_all() const { return !opening_->given_up; }
 
 private:
     std::size_t wanted_, expected_;
     std::shared_ptr<crowd> crowd_ = std::make_shared<crowd>();
+    std::shared_ptr<crowd> opening_ = std::make_shared<crowd>();
 };
 static_assert(cairn::ManyRequestsStore<crowded_store>);
 
@@ -111,6 +121,7 @@ std::size_t readers_at_once(std::size_t wanted, std::size_t expected, int thread
     crowded_store crowded(store, wanted, expected);
     (void)cairn::load(sd, "", known_reader(crowded, m, {}, threads));
     BOOST_TEST((got == std::vector<std::vector<float>>(files, content)));
+    BOOST_TEST(crowded.has_opened_all());
     return crowded.most();
 }
 

@@ -4,6 +4,10 @@
 
 #include <cairn/detail/config.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
 #include <functional>
 
 namespace cairn::detail {
@@ -13,6 +17,24 @@ namespace cairn::detail {
 /// system gives fewer threads, fewer share the list.
 /// @param work  Throws nothing; called at the same time.
 CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work) noexcept;
+
+/// Calls `f(i)` for each `i` below `count` on so many threads, as `in_parallel` does. No call
+/// begins after one has thrown.
+/// @throws what the first of these threw
+template <class F>
+void for_each_in_parallel(std::size_t threads, std::size_t count, F&& f) {
+    std::atomic<std::size_t> next{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure;
+    in_parallel(static_cast<unsigned>(std::min(threads, count)), [&]() noexcept {
+        try {
+            for (auto i = next++; i < count && !failed; i = next++) f(i);
+        } catch (...) {
+            if (!failed.exchange(true)) failure = std::current_exception();
+        }
+    });
+    if (failure) std::rethrow_exception(failure);
+}
 
 }  // namespace cairn::detail
 

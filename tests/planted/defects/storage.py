@@ -270,9 +270,8 @@ DEFECTS = [
            "if (PLANTED || (!exact && found >= needed)) return;",
            by="load:missing_files", wrong="a truncated data file is opened"),
     Defect("sizes-looked-at-too-late", CHUNKS,
-           "detail::check_size(placed, file, *meta, r.size(), end, finder.index_name);",
-           "if (!PLANTED) detail::check_size(placed, file, *meta, r.size(), end, "
-           "finder.index_name);",
+           "detail::check_size(placed, file, *meta, open(",
+           "if (!PLANTED) detail::check_size(placed, file, *meta, open(",
            by="load:missing_files load",
            wrong="a truncated file is noticed when memory has been overwritten"),
     Defect("slices-overlap", PAYLOAD,

@@ -8,8 +8,7 @@
 #include <cairn/memory/memory_spaces.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
+#include <cstddef>
 #include <vector>
 
 namespace cairn {
@@ -26,22 +25,11 @@ CAIRN_DECL void copy_to_host(std::span<const host_copy> copies, const host_copy_
         all.emplace_back(c.from, c.to, o.piece_bytes);
         ends.push_back(pieces += all.back().pieces());
     }
-    std::atomic<std::size_t> next{0};
-    auto const threads = static_cast<unsigned>(std::min<std::size_t>(o.threads, pieces));
-    std::atomic<bool> failed{false};
-    std::exception_ptr failure;
-    detail::in_parallel(threads, [&]() noexcept {
-        try {
-            for (auto k = next++; k < pieces && !failed; k = next++) {
-                auto const i = static_cast<std::size_t>(
-                    std::upper_bound(ends.begin(), ends.end(), k) - ends.begin());
-                all[i].copy(k - (ends[i] - all[i].pieces()), o.stores);
-            }
-        } catch (...) {  // no memory for an array of many dimensions
-            if (!failed.exchange(true)) failure = std::current_exception();
-        }
+    detail::for_each_in_parallel(o.threads, pieces, [&](std::size_t k) {
+        auto const i =
+            static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), k) - ends.begin());
+        all[i].copy(k - (ends[i] - all[i].pieces()), o.stores);
     });
-    if (failure) std::rethrow_exception(failure);
 }
 
 CAIRN_DECL void copy_to_host(const const_tensor_view& from, const tensor_view& to,

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/data_file.hpp>
@@ -109,15 +110,17 @@ struct chunk_reader::state {
             end = std::max(end,
                            at.length > UINT64_MAX - at.offset ? UINT64_MAX : at.offset + at.length);
         }
-        for (auto const& [name, w] : files) {
-            std::string const file(name);
-            auto const end = w.end;
+        std::vector<std::pair<std::string, wanted>> const all(files.begin(), files.end());
+        auto const threads = std::min(placed.requests_in_flight(), jobs.jobs_per_file());
+        detail::for_each_in_parallel(threads, all.size(), [&](std::size_t i) {
+            auto const& file = all[i].first;
+            auto const& w = all[i].second;
             naming(*w.fqn, file, [&] {
-                auto r = detail::open_data_file(placed, file, finder.index_name);
-                detail::check_size(placed, file, *meta, r.size(), end, finder.index_name);
+                detail::check_size(placed, file, *meta, open(file)->size(), w.end,
+                                   finder.index_name);
             });
             if (me.activity) me.activity->advance();
-        }
+        });
         if (meta != nullptr) others_want = detail::wanted_by_others(plan, *meta, me.world_size);
         return plan;
     }
