@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What finds the items of a format: what its exceptions say.
+// What finds the items of a format: how often it is asked, and what its exceptions say.
 #include "support/known_reader.hpp"
 
 #include <cairn/cairn.hpp>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,6 +26,46 @@ using support::stored;
 using support::with_file;
 
 }  // namespace
+
+/// Parts of one chunk need not stand together in a plan.
+BOOST_AUTO_TEST_CASE(a_chunk_is_found_and_reported_once_in_any_order_of_a_plan) {
+    cairn::metadata m;
+    for (auto const* name : {"a", "b"}) m.entries[name] = stored(dtype::float32, {8}, "f", 0, 32);
+    int found = 0;
+    cairn::item_finder finder;
+    finder.find_chunk = [&](auto&&...) {
+        ++found;
+        cairn::payload p;
+        p.shape = {8};
+        p.strides = {1};
+        p.length = 32;
+        return p;
+    };
+    cairn::load_plan plan;
+    for (std::int64_t i = 0; i < 3; ++i)
+        plan.items.push_back({.fqn = i == 1 ? "b" : "a",
+                              .kind = cairn::item_kind::tensor,
+                              .source_offsets = {2 * i},
+                              .target_offsets = {0},
+                              .shape = {2}});
+    std::vector<float> got(6);
+    cairn::read_target target;
+    target.resolve_converted = [&](const cairn::read_item& i) {
+        return cairn::tensor_view(dtype::float32, {2}, got.data() + i.source_offsets[0]);
+    };
+    target.commit_tensor = [](auto&&...) {};
+    known_reader reader(with_file("f", counted(8)), m, finder);
+    reader.set_up_reader(m, {});
+    std::promise<cairn::read_result> done;
+    reader.read_data(plan, target, cairn::completion<cairn::read_result>([&](auto e, auto r) {
+                         e ? done.set_exception(e) : done.set_value(*r);
+                     }));
+    auto const report = done.get_future().get().unverified;
+    BOOST_TEST((got == counted(6)));
+    BOOST_TEST(found == 2);
+    BOOST_TEST_REQUIRE(report.size() == 1u);
+    BOOST_TEST(report[0].ends_with("2 items were written without a checksum"));
+}
 
 /// None of them says where it happened.
 BOOST_AUTO_TEST_CASE(an_exception_of_a_finder_is_an_error_that_names_tensor_and_file) {

@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -190,20 +191,23 @@ struct chunk_reader::state {
         }
         for (auto& [name, reads] : files) {
             auto& groups = reads.items;
-            std::stable_sort(groups.begin(), groups.end(),
-                             [](const item_group& a, const item_group& b) {
-                                 return a.from.offset < b.from.offset;
-                             });
+            auto const item = [&](const item_group& g) -> const read_item& {
+                return plan.items[g.items.front()];
+            };
+            auto const order = [&](const item_group& g) {
+                return std::tie(g.from.offset, item(g).fqn, item(g).chunk);
+            };
+            std::stable_sort(
+                groups.begin(), groups.end(),
+                [&](const item_group& a, const item_group& b) { return order(a) < order(b); });
             std::size_t kept = 0;
             for (std::size_t i = 1; i < groups.size(); ++i) {
                 auto const &a = groups[kept].from, &b = groups[i].from;
-                auto const first = groups[kept].items.front(), next = groups[i].items.front();
-                bool const together =
-                    a.offset == b.offset && (a.tensor == nullptr) == (b.tensor == nullptr) &&
-                    // A format may look up values by their names.
-                    (a.tensor != nullptr || plan.items[first].fqn == plan.items[next].fqn);
-                if (together) {
-                    groups[kept].items.push_back(next);
+                // A format may look up by their names values, and chunks whose location it omits.
+                bool const by_name =
+                    a.tensor == nullptr || b.tensor == nullptr || std::min(a.length, b.length) == 0;
+                if (by_name ? order(groups[kept]) == order(groups[i]) : a.offset == b.offset) {
+                    groups[kept].items.push_back(groups[i].items.front());
                     if (b.length > a.length) groups[kept].from = b;
                 } else if (++kept != i)
                     groups[kept] = std::move(groups[i]);
@@ -248,7 +252,7 @@ struct chunk_reader::state {
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
         auto const length = [](const item_group& g) {
-            return static_cast<double>(g.from.length) / g.slice.count;
+            return static_cast<double>(std::max<std::uint64_t>(1, g.from.length)) / g.slice.count;
         };
         double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
         for (auto const& g : reads.items) all += length(g);
