@@ -72,6 +72,9 @@ public:
             std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
         }
         std::erase_if(chunks_, [](const wanted_chunk& c) { return c.parts.empty(); });
+        for (auto const& c : chunks_)
+            for (auto const& part : c.parts)
+                wanted_bytes_ += static_cast<std::uint64_t>(part.from.volume()) * c.element();
     }
 
     /// @param slice  The slice of the bytes to read. A payload that can only be read whole belongs
@@ -149,11 +152,14 @@ private:
     }
 
     void read_plain() {
+        for (auto const& c : chunks_) ahead_.push_back({c.span(), &c});
+        std::sort(ahead_.begin(), ahead_.end(),
+                  [](auto const& a, auto const& b) { return a.span.first > b.span.first; });
         auto const wanted = wanted_ranges();
         std::uint64_t to_read = 0, before = 0;
         for (auto const& r : wanted) to_read += r.end - r.begin;
         // If little of a block is wanted, others are likely to want the remainder.
-        if (share(1, 1) < to_read / 2) uncached_from_ = UINT64_MAX;
+        if (wanted_bytes_ < to_read / 2) uncached_from_ = UINT64_MAX;
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
         delivered_ = share(first, to_read);
@@ -178,9 +184,18 @@ private:
         if (is_checked_as_a_whole() && crc != *crc_) bad_checksum(0, length_);
     }
 
+    /// Selects the chunks that are wanted in these bytes, behind those of the call before: of many
+    /// chunks that share a storage, few are.
+    void select(std::uint64_t at, std::uint64_t n) {
+        for (; !ahead_.empty() && ahead_.back().span.first < at + n; ahead_.pop_back())
+            here_.push_back(ahead_.back());
+        std::erase_if(here_, [&](const spanning& c) { return c.span.second <= at; });
+    }
+
     /// Reads a piece as usual.
     /// @param crc  The CRC of the preceding bytes, if the payload has one CRC.
     std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint32_t crc) {
+        select(at, n);
         std::byte* into = direct_target(at, n);
         bool const direct = into != nullptr;
         if (!direct) {
@@ -202,6 +217,7 @@ private:
     std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all, std::uint32_t crc) {
         while (!all.empty()) {
             auto const bytes = all.first(std::min(all.size(), usual_read_size));
+            select(at, bytes.size());
             crc = checked(at, bytes, crc);
             if (auto* const into = direct_target(at, bytes.size()))
                 std::memcpy(into, bytes.data(), bytes.size());
@@ -264,7 +280,8 @@ private:
     /// and are contiguous there; otherwise null.
     std::byte* direct_target(std::uint64_t at, std::uint64_t n) const {
         std::byte* only = nullptr;
-        for (auto const& c : chunks_) {
+        for (auto const& one : here_) {
+            auto const& c = *one.chunk;
             for (auto const& part : c.parts) {
                 auto const [first, last] = c.span(part.from);
                 if (last <= at || first >= at + n) continue;
@@ -281,7 +298,8 @@ private:
     }
 
     void scatter(std::uint64_t at, std::span<const std::byte> bytes) const {
-        for (auto const& c : chunks_) {
+        for (auto const& one : here_) {
+            auto const& c = *one.chunk;
             auto const& p = c.stored;
             // An element would straddle two pieces only if its size did not divide the piece; every
             // size does.
@@ -313,12 +331,11 @@ private:
         range all{0, length_};
         if (!crc_ && block_crcs_.empty()) {
             all = {length_, 0};
-            for (auto const& c : chunks_)
-                for (auto const& part : c.parts) {
-                    auto const [first, last] = c.span(part.from);
-                    all.begin = std::min(all.begin, first / unchecked_block * unchecked_block);
-                    all.end = std::max(all.end, last);
-                }
+            for (auto const& c : chunks_) {
+                auto const [first, last] = c.span();
+                all.begin = std::min(all.begin, first / unchecked_block * unchecked_block);
+                all.end = std::max(all.end, last);
+            }
         }
         std::vector<std::byte> bytes(static_cast<std::size_t>(all.end - all.begin));
         fetch(all.begin, bytes);
@@ -326,22 +343,27 @@ private:
             check_blocks(0, bytes);
         else if (crc_ && format::crc32(bytes) != *crc_)
             bad_checksum(0, length_);
+        std::size_t swapped = 1;  // the bytes of the words that are reversed now
         for (auto const& c : chunks_) {
             auto const& p = c.stored;
-            if (p.big_endian) swap_words(bytes, p.type);
+            auto const word = p.big_endian ? word_of(p.type) : 1;
+            if (word != swapped) {
+                swap_words(bytes, std::exchange(swapped, word));  // back as stored
+                swap_words(bytes, word);
+            }
             for (auto const& part : c.parts) {
                 auto const first = c.span(part.from).first - all.begin;
                 convert_elements({p.type, part.from.shape, p.strides, bytes.data() + first},
                                  part.to);
             }
-            if (p.big_endian && &c != &chunks_.back()) swap_words(bytes, p.type);  // back as stored
         }
         report(length_, length_);
     }
-    static void swap_words(std::vector<std::byte>& bytes, dtype type) {
-        std::size_t const element = size_of(type);
-        std::size_t const word = info(type).kind == dtype_class::complex ? element / 2 : element;
-        for (std::size_t i = 0; i + word <= bytes.size(); i += word)
+    static std::size_t word_of(dtype type) {
+        return info(type).kind == dtype_class::complex ? size_of(type) / 2 : size_of(type);
+    }
+    static void swap_words(std::vector<std::byte>& bytes, std::size_t word) {
+        for (std::size_t i = 0; word != 1 && i + word <= bytes.size(); i += word)
             std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
                          bytes.begin() + static_cast<std::ptrdiff_t>(i + word));
     }
@@ -354,18 +376,21 @@ private:
         delivered_ = now;
     }
     std::uint64_t share(std::uint64_t read, std::uint64_t to_read) const {
-        std::uint64_t all = 0;
-        for (auto const& c : chunks_)
-            for (auto const& part : c.parts)
-                all += static_cast<std::uint64_t>(part.from.volume()) * c.element();
-        if (read >= to_read) return all;
-        return static_cast<std::uint64_t>(static_cast<double>(all) * static_cast<double>(read) /
-                                          static_cast<double>(to_read));
+        if (read >= to_read) return wanted_bytes_;
+        return static_cast<std::uint64_t>(static_cast<double>(wanted_bytes_) *
+                                          static_cast<double>(read) / static_cast<double>(to_read));
     }
 
     open_file& file_;
     std::string fqn_;  ///< Of the first chunk.
     std::vector<wanted_chunk> chunks_;
+    std::uint64_t wanted_bytes_ = 0;
+    struct spanning {
+        std::pair<std::uint64_t, std::uint64_t> span;
+        const wanted_chunk* chunk;
+    };
+    std::vector<spanning> ahead_{};  ///< Not selected yet; the last one begins first.
+    std::vector<spanning> here_{};   ///< Selected.
     // The bytes of all chunks; see payload.
     std::uint64_t at_ = 0, length_ = 0;
     std::optional<std::uint32_t> crc_{};

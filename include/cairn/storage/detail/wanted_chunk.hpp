@@ -44,6 +44,15 @@ struct wanted_chunk {
         return {(stored.first + static_cast<std::uint64_t>(from)) * element(),
                 (stored.first + static_cast<std::uint64_t>(last + 1)) * element()};
     }
+    /// The half-open range of the payload's bytes that all parts span.
+    std::pair<std::uint64_t, std::uint64_t> span() const {
+        std::pair<std::uint64_t, std::uint64_t> all{UINT64_MAX, 0};
+        for (auto const& part : parts) {
+            auto const [first, last] = span(part.from);
+            all = {std::min(all.first, first), std::max(all.second, last)};
+        }
+        return all;
+    }
     /// Whether the elements have no gaps between them, in the byte order of this host.
     bool is_plain() const {
         const_tensor_view const all(stored.type, stored.shape, stored.strides, nullptr);

@@ -366,6 +366,8 @@ struct chunk_reader::state {
     };
     found_chunks find_all(const load_plan& plan, open_file& file, const item_group& g) {
         found_chunks found;
+        // The last with these bytes, by offset and length.
+        std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
         detail::stored_items stored(meta);
         for (std::size_t k = 0; k < g.items.size(); ++k) {
             auto const& item = plan.items[g.items[k]];
@@ -379,9 +381,11 @@ struct chunk_reader::state {
             auto const at = stored.of(item);
             auto p = find(file, item.fqn, *at.tensor, at.chunk);
             if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
-            std::size_t n = 0;
-            while (n < found.of.size() && !detail::joins(found.of[n].front().stored, p)) ++n;
-            if (n == found.of.size()) found.of.emplace_back();
+            auto& n = last.try_emplace({p.offset, p.length}, found.of.size()).first->second;
+            if (n == found.of.size() || !detail::joins(found.of[n].front().stored, p)) {
+                n = found.of.size();
+                found.of.emplace_back();
+            }
             found.of[n].push_back({item.fqn, std::move(p), {}});
             found.items.emplace_back(n, found.of[n].size() - 1);
         }
