@@ -129,8 +129,8 @@ concept WarningStore = ObjectStore<S> && requires(S& s) {
 
 /// An ObjectStore that wants several requests of one process at once: `s.requests_in_flight()`, a
 /// `std::size_t`, at most 256. The files of a checkpoint are removed by that many threads (in other
-/// stores one after the other), and a rank reads with that many threads, unless it has more cores,
-/// or `thread_count` is set.
+/// stores one after the other), and a rank opens and reads with that many threads. It reads with
+/// more if it has more cores; `thread_count` limits both.
 ///
 /// **Archetype**: `archetype::many_requests_store`.
 template <class S>

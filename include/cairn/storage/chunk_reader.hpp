@@ -27,13 +27,17 @@ namespace cairn {
 /// found.
 ///
 /// The functions are called by the threads that read, several at a time, with the file that the
-/// metadata names for the item. The names of item and file are added to their errors.
+/// metadata names for the item. The names of item and file are added to their exceptions, whatever
+/// their type. The functions move with the reader: they must not capture the `this` of a reader
+/// that can be moved, but e.g. a `std::shared_ptr` to what they need.
 struct item_finder {
     /// The file that names the data files, for errors. Empty: "the metadata".
     std::string index_name{};
     /// Returns where the elements of a chunk are: `payload::type` and `shape` are those of the
-    /// tensor and of the chunk. Reads little of the file. Empty: the chunk's location in the
-    /// metadata is that of its elements, in row-major order, without a checksum.
+    /// tensor and of the chunk. Reads little of the file. Chunks with one offset in the metadata
+    /// are found and read by one thread, and bytes that they share once; a location of length 0
+    /// says only the file, and its chunk is read alone. Empty: the chunk's location in the metadata
+    /// is that of its elements, in row-major order, without a checksum.
     std::function<payload(open_file&, const std::string& fqn, const tensor_metadata&,
                           std::size_t chunk)>
         find_chunk{};
@@ -54,11 +58,15 @@ struct item_finder {
 ///     };
 ///
 /// Items are read file by file, on several threads: of each stored chunk only the ranges that a
-/// plan asks for, in pieces, checked against checksums where there are any, directly into the
-/// user's memory where that is contiguous, and otherwise scattered or converted. Tensors that have
-/// elements in the same bytes are read together, once. Memory: a piece for each thread (see @ref
-/// ReadSizeStore), and the payload of a chunk whose elements have gaps between them or another byte
-/// order.
+/// plan asks for, or the whole blocks that have checksums of their own, or all of it if one
+/// checksum covers it; in pieces, directly into the user's memory where that is contiguous, and
+/// otherwise scattered or converted. Tensors that have elements in the same bytes are read
+/// together, once.
+///
+/// Memory: for each thread a piece (see @ref ReadSizeStore), so `thread_count` limits it where a
+/// store wants many requests; 25 MiB for reads past the caches; what a finder returns as `content`;
+/// and for each thread, where elements have gaps between them or another byte order, the bytes from
+/// the first wanted element to the last, or all that checksums cover.
 ///
 /// The members are those of @ref StorageReader and @ref ChecksumReader, which also say who calls
 /// them, and how long their arguments live. One load at a time.

@@ -24,8 +24,10 @@ struct payload {
     std::uint64_t first = 0;   ///< The first element, in elements from the beginning of the bytes.
     std::uint64_t offset = 0;  ///< Of the bytes, in the file.
     std::uint64_t length = 0;  ///< Of the bytes, including those that belong to no element.
-    std::optional<std::uint32_t> crc{};       ///< CRC-32 of the bytes; unused with `block_crcs`.
-    std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: parts can be checked alone.
+    /// CRC-32 of all bytes. Without `block_crcs` one thread reads all of them, whatever is wanted;
+    /// with them it only tells equal chunks (@ref ChecksumReader).
+    std::optional<std::uint32_t> crc{};
+    std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: only those needed are read.
     bool big_endian = false;
     byte_vector content{};  ///< The bytes, if they were read to find them; otherwise empty.
 

@@ -46,7 +46,8 @@ struct torch_reader_options {
     /// Number of threads with which each rank reads: files, or parts of them where there are fewer
     /// files. 0: the cores that this process may use, divided by the ranks of this host as far as
     /// the launcher tells their number, otherwise by all ranks; or as many as the store wants
-    /// requests in flight (@ref ManyRequestsStore), if that is more.
+    /// requests in flight (@ref ManyRequestsStore), if that is more. Limits the memory of a load: a
+    /// piece (@ref ReadSizeStore) for each thread.
     int thread_count = 0;
     /// The coordinator writes a small file, `.reading.<id>`, beside the checkpoint's files while it
     /// is being read, so that a `checkpointer` of another process does not remove the checkpoint
