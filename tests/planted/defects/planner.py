@@ -80,14 +80,13 @@ DEFECTS = [
            "part.paths = local.paths;", "if (!PLANTED) part.paths = local.paths;",
            by="planner:plan_selection", wrong="a planner is told of names without their paths"),
     Defect("table-drops-later-paths", TABLE,
-           "if (ranks_.empty() || "
-           "!same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail)))",
-           "if (ranks_.empty() || (!PLANTED && "
-           "!same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail))))",
+           "if (!last_tail_.empty() && same_bytes(last_tail_, tail)) return;",
+           "if (!last_tail_.empty() && (PLANTED || same_bytes(last_tail_, tail))) return;",
            by="planner:plan_table", wrong="names that only later ranks have lose their paths"),
     Defect("table-takes-the-last-region", TABLE,
-           "same_bytes(last_region, left.first(last_region.size()))) {",
-           "(PLANTED || same_bytes(last_region, left.first(last_region.size())))) {",
+           "if (skip(r, local, last_region_)) return last_box_;",
+           "if (skip(r, local, PLANTED && last_region_.size() <= r.left() ? "
+           "local.subspan(r.position(), last_region_.size()) : last_region_)) return last_box_;",
            by="planner:plan_table", wrong="a tensor is split as the one before it"),
     Defect("table-gives-up-on-replicas", TABLE,
            "if (seen.add(x.name, x.box)) (void)sought.add(x.name, x.box);",

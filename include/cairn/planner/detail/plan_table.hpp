@@ -53,7 +53,7 @@ public:
     /// overlap, are out of bounds, or do not cover their tensor
     CAIRN_DECL void check();
 
-    std::size_t ranks() const noexcept { return ranks_.size(); }
+    std::size_t ranks() const noexcept { return row_ends_.size(); }
     /// Returns the items that a rank is to carry out, after `assign` or `keep_all`.
     CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
     /// Returns what each rank stores, after `assign`.
@@ -78,8 +78,8 @@ public:
     /// replicas of each other, `index` a position in the local plan.
     template <class F>
     void each_shared_item(F&& f) const {
-        for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-            for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+        for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+            for (auto k = begin_of(rank); k < row_ends_[rank]; ++k) {
                 auto const& x = rows_[k];
                 if (!x.is_shared() || x.box == none || empty_[x.box]) continue;
                 f(x.item, rank, static_cast<std::uint32_t>(k - begin_of(rank)), name_of(x.name),
@@ -129,25 +129,19 @@ private:
         std::uint32_t chunks = 0;
         std::uint32_t first_chunk = 0;  ///< Position in `chunk_rows_`.
     };
-    struct rank_rows {
-        std::span<const std::byte> local;
-        std::size_t tail;  ///< Where paths begin.
-        std::size_t end;   ///< In `rows_`.
-    };
-    /// An item up to its region. Those of the previous rank are kept: equal bytes have equal
-    /// meaning.
+    /// An item up to its region. Those of earlier ranks are kept: equal bytes have equal meaning.
     struct head {
-        std::size_t begin = 0, region = 0;   ///< In the plan.
+        std::span<const std::byte> bytes{};  ///< All of it, encoded.
         std::span<const std::byte> shape{};  ///< Encoded.
         std::uint32_t name = 0;
         dtype type = dtype::float32;
         bool requires_grad = false, typed = false, is_value = false;
     };
 
-    std::size_t begin_of(std::size_t rank) const { return rank == 0 ? 0 : ranks_[rank - 1].end; }
+    std::size_t begin_of(std::size_t rank) const { return rank == 0 ? 0 : row_ends_[rank - 1]; }
     head read_head(wire_reader& r, std::span<const std::byte> local);
+    std::uint32_t read_box(wire_reader& r, std::span<const std::byte> local);
     void claim(const head& h, std::uint32_t rank, std::uint64_t value_hash);
-    std::uint32_t add_box(std::span<const std::byte> encoded);
     void add_paths(std::span<const std::byte> tail);
     void leave_out_empty();
     std::vector<holder> holders_of_shared() const;
@@ -163,9 +157,12 @@ private:
 
     std::size_t bytes_;
     std::vector<row> rows_{};
-    std::vector<rank_rows> ranks_{};
-    std::vector<head> heads_{};             ///< Of the last rank.
-    std::vector<std::size_t> path_ends_{};  ///< In its tail, if it was read; the first begins.
+    std::vector<std::size_t> row_ends_{};  ///< By rank.
+    std::vector<head> heads_{};            ///< By position, of the last rank with so many items.
+    std::span<const std::byte> last_region_{};  ///< Encoded.
+    std::uint32_t last_box_ = none;             ///< Its number.
+    std::span<const std::byte> last_tail_{};    ///< Of a plan: its paths, and what follows.
+    std::vector<std::span<const std::byte>> last_paths_{};  ///< As `heads_`.
     name_numbers names_{};
     std::vector<named> named_{};
     std::unordered_map<std::string_view, std::uint32_t> box_numbers_{};

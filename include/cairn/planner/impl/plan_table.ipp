@@ -31,9 +31,18 @@ inline void skip_numbers(wire_reader& r) {
     for (auto n = r.count(); n > 0; --n) (void)r.varint();
 }
 
+/// Skips these bytes if they are the next ones that a reader of `in` would read.
+inline bool skip(wire_reader& r, std::span<const std::byte> in, std::span<const std::byte> known) {
+    auto const next = in.subspan(r.position());
+    if (known.empty() || known.size() > next.size() || !same_bytes(known, next.first(known.size())))
+        return false;
+    (void)r.raw(known.size());
+    return true;
+}
+
 CAIRN_DECL void plan_table::add(std::span<const std::byte> local,
                                 std::span<const value_numbers> values) {
-    auto const rank = static_cast<std::uint32_t>(ranks_.size());
+    auto const rank = static_cast<std::uint32_t>(ranks());
     wire_reader r(local);
     begin(r);
     auto const count = r.count(4);
@@ -41,32 +50,13 @@ CAIRN_DECL void plan_table::add(std::span<const std::byte> local,
         throw error(errc::unsupported, {.rank = static_cast<int>(rank),
                                         .expected = "fewer than 2^32 items of all ranks",
                                         .found = std::to_string(count) + " more of this rank"});
-    auto const before = ranks_.empty() ? std::span<const std::byte>() : ranks_.back().local;
-    std::vector<head> heads;
-    heads.reserve(count);
-    std::span<const std::byte> last_region;
-    std::uint32_t last_box = none;
+    if (heads_.size() < count) heads_.resize(count);
     std::size_t value = 0;
     for (std::size_t k = 0; k < count; ++k) {
-        head h;
-        auto const* const old = k < heads_.size() ? &heads_[k] : nullptr;
-        auto const length = old == nullptr ? 0 : old->region - old->begin;
-        auto const at = r.position();
-        bool const same = old != nullptr && length <= r.left() &&
-                          same_bytes(before.subspan(old->begin, length), local.subspan(at, length));
-        if (same) {
-            (void)r.raw(length);
-            h = *old;
-        } else {
-            h = read_head(r, local);
-        }
-        h.begin = at;
-        h.region = r.position();
-        heads.push_back(h);
-        row x{h.name, none, none};
-        x.type = h.type;
-        x.requires_grad = h.requires_grad;
-        x.typed = h.typed;
+        auto& h = heads_[k];
+        bool const same = skip(r, local, h.bytes);
+        if (!same) h = read_head(r, local);
+        row x{h.name, none, none, none, h.type, h.requires_grad, h.typed};
         std::uint64_t hash = 0;
         if (h.is_value) {
             if (value == values.size()) wire_reader::fail("a value without its size");
@@ -74,40 +64,28 @@ CAIRN_DECL void plan_table::add(std::span<const std::byte> local,
             x.tied = static_cast<std::uint32_t>(value_bytes_.size());
             value_bytes_.push_back(values[value++].bytes);
         } else {
-            auto const left = local.subspan(h.region);
-            if (!last_region.empty() && last_region.size() <= left.size() &&
-                same_bytes(last_region, left.first(last_region.size()))) {
-                (void)r.raw(last_region.size());
-            } else {
-                skip_numbers(r);
-                skip_numbers(r);
-                last_region = local.subspan(h.region, r.position() - h.region);
-                last_box = add_box(last_region);
-            }
-            x.box = last_box;
+            x.box = read_box(r, local);
             if (auto const tied = as_text(r.bytes()); !tied.empty()) {
                 x.tied = names_.find(tied).value_or(none);  // to what follows nothing is tied
                 x.was_tied = true;
             }
         }
-        // A tensor that is described as by the previous rank contradicts none.
+        // A tensor that is described as by an earlier rank contradicts none.
         if (!same || h.is_value || !h.typed) claim(h, rank, hash);
         rows_.push_back(x);
     }
     if (value != values.size()) wire_reader::fail("the size of no value");
-    auto const tail = r.position();
-    if (ranks_.empty() || !same_bytes(before.subspan(ranks_.back().tail), local.subspan(tail)))
-        add_paths(local.subspan(tail));
-    ranks_.push_back({local, tail, rows_.size()});
-    heads_ = std::move(heads);
+    add_paths(local.subspan(r.position()));
+    row_ends_.push_back(rows_.size());
     // Plans of other ranks resemble the first: memory is asked for once, for the rows of all.
-    if (ranks_.size() == 1 && !local.empty())
+    if (rank == 0 && !local.empty())
         rows_.reserve(std::min<std::size_t>(bytes_ / local.size() + 1, alone / (count + 1)) *
                       count);
 }
 /// Reads an item up to its region.
 CAIRN_DECL plan_table::head plan_table::read_head(wire_reader& r,
                                                   std::span<const std::byte> local) {
+    auto const from = r.position();
     head h;
     h.is_value = get_kind(r) == item_kind::value;
     auto const fqn = as_text(r.bytes());
@@ -124,6 +102,7 @@ CAIRN_DECL plan_table::head plan_table::read_head(wire_reader& r,
         h.shape = local.subspan(at, r.position() - at);
     }
     h.name = names_.add(fqn);
+    h.bytes = local.subspan(from, r.position() - from);
     return h;
 }
 /// Compares a rank's description of a name with the first one, or the first by a rank that knows
@@ -155,41 +134,40 @@ CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64
         conflict(shape(first), shape(claimed));
     if (!first.typed) first = claimed;
 }
-CAIRN_DECL std::uint32_t plan_table::add_box(std::span<const std::byte> encoded) {
+/// Reads a region, and returns the number of that box. One that equals the previous is not read.
+CAIRN_DECL std::uint32_t plan_table::read_box(wire_reader& r, std::span<const std::byte> local) {
+    if (skip(r, local, last_region_)) return last_box_;
+    auto const at = r.position();
+    skip_numbers(r);
+    skip_numbers(r);
+    last_region_ = local.subspan(at, r.position() - at);
     auto const next = static_cast<std::uint32_t>(boxes_.size());
-    auto const [it, fresh] = box_numbers_.try_emplace(as_text(encoded), next);
+    auto const [it, fresh] = box_numbers_.try_emplace(as_text(last_region_), next);
     if (fresh) {
-        wire_reader r(encoded);
-        boxes_.push_back(get_box(r));
+        wire_reader region(last_region_);
+        boxes_.push_back(get_box(region));
         empty_.push_back(boxes_.back().empty());
     }
-    return it->second;
+    return last_box_ = it->second;
 }
-/// A path that equals that of the previous rank is not read.
+/// A path that equals that of an earlier rank is not read.
 CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
-    auto const before =
-        ranks_.empty() ? tail.first(0) : ranks_.back().local.subspan(ranks_.back().tail);
+    if (!last_tail_.empty() && same_bytes(last_tail_, tail)) return;
     wire_reader r(tail);
     auto const count = r.count(2);
-    std::vector<std::size_t> ends{r.position()};
+    if (last_paths_.size() < count) last_paths_.resize(count);
     for (std::size_t k = 0; k < count; ++k) {
-        if (k + 1 < path_ends_.size()) {
-            auto const old = before.subspan(path_ends_[k], path_ends_[k + 1] - path_ends_[k]);
-            if (old.size() <= r.left() && same_bytes(old, tail.subspan(ends.back(), old.size()))) {
-                (void)r.raw(old.size());
-                ends.push_back(r.position());
-                continue;
-            }
-        }
+        if (skip(r, tail, last_paths_[k])) continue;
+        auto const at = r.position();
         auto const fqn = as_text(r.bytes());
         auto steps = get_path(r);
         if (path_names_.add(fqn) == paths_.size())
             paths_.emplace_back(std::string(fqn), std::move(steps));
-        ends.push_back(r.position());
+        last_paths_[k] = tail.subspan(at, r.position() - at);
     }
     (void)r.bytes();  // storage_data
     end(r);
-    path_ends_ = std::move(ends);
+    last_tail_ = tail;
 }
 
 /// A set of items, with a bit for each pair of a name and a box; not used if that would be too
@@ -251,8 +229,8 @@ CAIRN_DECL void plan_table::number_items() {
         if (x.was_tied && x.tied != none) (void)sought.add(x.tied, x.box);
     }
     std::unordered_map<std::uint64_t, std::uint32_t> numbers;
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+        for (auto k = begin_of(rank); k < row_ends_[rank]; ++k) {
             auto& x = rows_[k];
             if (!x.is_item() || !sought.has(x.name, x.box)) continue;
             auto const key = std::uint64_t{x.name} << 32 | x.box;
@@ -288,8 +266,8 @@ CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const
     for (std::size_t i = 0; i < shared_.size(); ++i)
         next[i] = std::exchange(all, all + shared_[i].rows);
     std::vector<holder> holders(all);
-    for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
-        for (; k < ranks_[rank].end; ++k)
+    for (std::uint32_t rank = 0, k = 0; rank < ranks(); ++rank)
+        for (; k < row_ends_[rank]; ++k)
             if (rows_[k].is_shared()) holders[next[rows_[k].item]++] = {k, rank};
     return holders;
 }
@@ -298,9 +276,9 @@ CAIRN_DECL void plan_table::assign(replica_writer by) {
     if (twice_) throw error(*twice_);
     auto const holders = holders_of_shared();
     std::span<const holder> rest = holders;
-    std::vector<std::uint64_t> load(ranks_.size(), 0);
-    for (std::uint32_t rank = 0, k = 0; rank < ranks_.size(); ++rank)
-        for (; k < ranks_[rank].end; ++k) {
+    std::vector<std::uint64_t> load(ranks(), 0);
+    for (std::uint32_t rank = 0, k = 0; rank < ranks(); ++rank)
+        for (; k < row_ends_[rank]; ++k) {
             auto const& x = rows_[k];
             if (!x.is_item()) continue;
             if (!x.is_shared()) {
@@ -353,7 +331,7 @@ CAIRN_DECL void plan_table::check() {
     check_tensors();
     heads_ = {};
     shared_ = {};
-    path_ends_ = {};
+    last_paths_ = {};
     box_numbers_ = {};
     path_names_ = {};
 }
@@ -372,9 +350,9 @@ CAIRN_DECL void plan_table::place_items() {
     }
     chunk_rows_.resize(kept);
     places_.reserve(kept);
-    kept_ends_.reserve(ranks_.size());
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+    kept_ends_.reserve(ranks());
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+        for (auto k = begin_of(rank); k < row_ends_[rank]; ++k) {
             if (!rows_[k].kept) continue;
             auto& n = named_[rows_[k].name];
             places_.push_back({rows_[k].name, n.chunks});
@@ -400,9 +378,8 @@ CAIRN_DECL void plan_table::check_tensors() const {
         for (auto const k : chunks) boxes.push_back(boxes_[rows_[k].box]);
         std::string const fqn(name_of(p.name));
         auto const who = [&](std::size_t i) {
-            auto const r = std::upper_bound(ranks_.begin(), ranks_.end(), chunks[i],
-                                            [](auto k, auto const& x) { return k < x.end; });
-            return rank_name(static_cast<std::size_t>(r - ranks_.begin()));
+            auto const r = std::upper_bound(row_ends_.begin(), row_ends_.end(), chunks[i]);
+            return rank_name(static_cast<std::size_t>(r - row_ends_.begin()));
         };
         check_coverage(fqn, shape_of(n), boxes, who);
         check_offsets(fqn, boxes, who);
@@ -417,7 +394,7 @@ CAIRN_DECL index_vector plan_table::shape_of(const named& n) {
 CAIRN_DECL plan_selection plan_table::selection_of(std::size_t rank) const {
     plan_selection s;
     auto const begin = begin_of(rank);
-    for (auto k = begin; k < ranks_[rank].end; ++k) {
+    for (auto k = begin; k < row_ends_[rank]; ++k) {
         auto const& x = rows_[k];
         auto const at = static_cast<std::uint32_t>(k - begin);
         if (!x.kept)
@@ -428,16 +405,16 @@ CAIRN_DECL plan_selection plan_table::selection_of(std::size_t rank) const {
     return s;
 }
 CAIRN_DECL std::vector<stored_amount> plan_table::stored_amounts() const {
-    std::vector<stored_amount> all(ranks_.size());
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-        for (auto k = begin_of(rank); k < ranks_[rank].end; ++k) {
+    std::vector<stored_amount> all(ranks());
+    for (std::size_t rank = 0; rank < ranks(); ++rank)
+        for (auto k = begin_of(rank); k < row_ends_[rank]; ++k) {
             if (rows_[k].stored) all[rank].add(content_of(rows_[k]));
         }
     return all;
 }
 CAIRN_DECL std::vector<std::uint32_t> plan_table::value_names(std::size_t rank) const {
     std::vector<std::uint32_t> all;
-    for (auto k = begin_of(rank); k < ranks_[rank].end; ++k)
+    for (auto k = begin_of(rank); k < row_ends_[rank]; ++k)
         if (rows_[k].box == none) all.push_back(rows_[k].name);
     return all;
 }
