@@ -132,16 +132,16 @@ bytes_reference<T> as_bytes(T& object) {
                   "cairn: as_bytes is for trivially copyable types: specialise value_traits");
     if constexpr (std::is_trivially_copyable_v<plain> && !plain_bytes<plain>) {
         static_assert(std::is_aggregate_v<plain> && !std::is_union_v<plain>,
-                      "cairn: as_bytes cannot look into this type: if it has neither pointers nor "
+                      "cairn: as_bytes cannot inspect this type: if it has neither pointers nor "
                       "padding, specialise cairn::plain_bytes for it");
         if constexpr (std::is_aggregate_v<plain> && !std::is_union_v<plain>) {
             static_assert(!detail::scalars_of<plain>().pointers,
                           "cairn: as_bytes of a pointer would mean nothing in another process: "
                           "specialise value_traits");
             static_assert(detail::scalars_of<plain>().pointers,
-                          "cairn: as_bytes of a type with padding would save bytes that may be "
-                          "anything: add members that fill it, or specialise value_traits; "
-                          "cairn::plain_bytes, if it has none that cairn could find");
+                          "cairn: as_bytes of a type with padding would save indeterminate bytes: "
+                          "add members that fill the padding, or specialise value_traits; if it "
+                          "has no padding, specialise cairn::plain_bytes");
         }
     }
     return {std::addressof(object)};

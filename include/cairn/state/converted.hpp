@@ -58,7 +58,7 @@ std::optional<To> number_as(From from) {
     }
 }
 
-/// `int64`, `float32`
+/// Returns the name of a number's type, e.g. `int64` or `float32`.
 template <Arithmetic T>
 std::string name_of_number_type() {
     if constexpr (std::same_as<T, bool>) return "bool";
@@ -97,7 +97,7 @@ CAIRN_DECL tensor_leaf show(std::shared_ptr<const conversion> how, dtype type);
 /// @return A function that restores the old number; empty if nothing changed.
 CAIRN_DECL std::function<void()> give_back(const std::shared_ptr<shown_number>& n);
 
-/// Does this for all numbers of a state that a load has filled.
+/// Copies the loaded elements to all numbers of a state that a load has filled.
 /// @throws error naming the tensor
 CAIRN_DECL void give_back(flat_state& state);
 

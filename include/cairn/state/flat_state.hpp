@@ -69,12 +69,13 @@ struct value_leaf {
     std::function<void(const value&)> check{};
     bool per_rank = false;  ///< Each rank has its own; see `per_rank`.
     bool optional = false;  ///< A checkpoint need not have it; see `node::set_optional`.
-    /// It is a part of that one of `flat_state::whole`; none: of no `value` of the state.
+    /// The position in `flat_state::whole` of the `value` that it belongs to, if any.
     std::optional<std::size_t> part_of{};
 };
 
-/// A `value` of the state, which takes whatever is stored under its name, of any form: an empty
-/// mapping has no leaves, and one with other keys than the stored one has others.
+/// A `value` of the state, which accepts whatever is stored under its name, in any form. Its own
+/// leaves may differ from the stored ones: an empty mapping has none, and one with other keys has
+/// others.
 struct whole_value {
     std::string fqn;
     key_path path;
@@ -85,7 +86,7 @@ struct whole_value {
 };
 
 /// A mapping or list without a tensor in it, which PyTorch up to 2.3 stored as one value and which
-/// is several leaves today. Such a checkpoint has its name, not theirs.
+/// is several leaves in later versions. The older checkpoints contain its name instead of theirs.
 struct older_leaf {
     std::string fqn;
     /// Sets the leaves from the loaded value; throws @ref error if it does not fit. What the value
@@ -119,7 +120,7 @@ struct flat_leaf {
     std::shared_ptr<const older_leaf> older{};  ///< The innermost; shared by its leaves.
     /// Names to look up if the checkpoint has no `fqn`: other names of a tied weight.
     std::vector<std::string> other_names{};
-    /// What the state holds, while `what` is a number of the kind that a checkpoint has.
+    /// The leaf of the state itself, while `what` is a number of the kind that the checkpoint has.
     std::shared_ptr<const std::variant<tensor_leaf, value_leaf>> own{};
 
     tensor_leaf* tensor() { return std::get_if<tensor_leaf>(&what); }
@@ -134,7 +135,7 @@ struct flat_leaf {
 struct flat_state : std::vector<flat_leaf> {
     using std::vector<flat_leaf>::vector;
 
-    std::vector<whole_value> whole{};  ///< What `value_leaf::part_of` numbers.
+    std::vector<whole_value> whole{};  ///< Indexed by `value_leaf::part_of`.
 };
 
 }  // namespace cairn

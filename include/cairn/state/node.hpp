@@ -74,7 +74,7 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 
 /// One entry of a state dict: a nested dict, a list, a tensor, a value, or a Stateful.
 ///
-/// Made from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
+/// Constructed from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
 /// lvalues are borrowed and must outlive the verb; rvalues are moved in. Values are copied; pass a
 /// scalar that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
 /// Copies of a node share its content.
@@ -94,10 +94,9 @@ public:
     template <class T>
         requires(!std::same_as<std::remove_cvref_t<T>, node>)
     node(T&& t) : node(make(std::forward<T>(t))) {
-        static_assert(
-            !detail::AmbiguousScalar<T>,
-            "cairn: a mutable scalar says how it is meant: std::ref(x) to be loaded into, "
-            "cairn::value(x) to be saved as it is now");
+        static_assert(!detail::AmbiguousScalar<T>,
+                      "cairn: a mutable scalar is ambiguous: pass std::ref(x) to load into it, "
+                      "cairn::value(x) to save its current value");
     }
 
     /// Constructs a node from a tensor whose traits were read already.
@@ -130,7 +129,7 @@ public:
     }
     void set_other_keys(std::vector<std::string> keys);
     /// Lets a load accept a checkpoint that lacks this value, which is then left as it is.
-    /// @throws error errc::kind_mismatch if it is no value
+    /// @throws error errc::kind_mismatch if it is not a value
     void set_optional();
 
     const content& raw() const noexcept { return c_; }

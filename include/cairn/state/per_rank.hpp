@@ -43,11 +43,11 @@ using held_per_rank =
 template <class T>
 per_rank_t<detail::held_per_rank<T>> per_rank(T&& t) {
     static_assert(!detail::AmbiguousScalar<T>,
-                  "cairn: a mutable scalar says how it is meant: per_rank(std::ref(x)) to be "
-                  "loaded into, per_rank(cairn::value(x)) to be saved as it is now");
+                  "cairn: a mutable scalar is ambiguous: pass per_rank(std::ref(x)) to load into "
+                  "it, per_rank(cairn::value(x)) to save its current value");
     static_assert(!Sharded<T>,
-                  "cairn: per_rank is for what each rank has its own of; a sharded tensor is one "
-                  "tensor of all ranks");
+                  "cairn: per_rank is for entries of which each rank has its own; a sharded tensor "
+                  "is one tensor of all ranks");
     return {std::forward<T>(t)};
 }
 

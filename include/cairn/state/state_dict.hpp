@@ -58,7 +58,7 @@ private:
     detail::key_index index_;
 };
 
-/// `{"name", anything a node can be made from}`
+/// An entry in braces: `{"name", anything that a node can be made from}`.
 struct state_dict::entry {
     std::string key;
     node what;
@@ -109,7 +109,7 @@ node node::make(T&& t) {
         return detail::make_leaf(std::forward<T>(t));
     } else if constexpr (Stateful<plain>) {
         static_assert(std::is_lvalue_reference_v<T>,
-                      "cairn: a Stateful in a state dict is borrowed: give an lvalue");
+                      "cairn: a Stateful in a state dict is borrowed: pass an lvalue");
         auto s = std::make_shared<detail::stateful_node>();
         s->get = [&t]() -> state_dict { return t.state_dict(); };
         s->put = [&t](const state_dict& d) { t.load_state_dict(d); };
@@ -136,8 +136,8 @@ node node::make(T&& t) {
         return of(std::move(l));
     } else {
         static_assert(ValueLike<plain> && !ValueLike<plain>,
-                      "cairn: not something a state dict can hold: specialise tensor_traits, "
-                      "shard_traits or value_traits for it, or give it as std::ref, or as "
+                      "cairn: a state dict cannot hold this type: specialise tensor_traits, "
+                      "shard_traits or value_traits for it, or pass it as std::ref, or as "
                       "cairn::as_bytes if it is a struct of plain numbers");
     }
 }

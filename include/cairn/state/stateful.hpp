@@ -18,7 +18,7 @@ class state_dict;
 /// | Expression             | Type                        | Meaning                               |
 /// |------------------------|-----------------------------|---------------------------------------|
 /// | `s.state_dict()`       | convertible to `state_dict` | views and references to what it holds |
-/// | `s.load_state_dict(d)` | any                         | they are filled; rebuild what follows |
+/// | `s.load_state_dict(d)` | any                         | they are filled; rebuild derived data |
 ///
 /// **Semantics**
 /// - *Lifetime*: the verb keeps the result of `state_dict()` until it ends. Memory that its views

@@ -52,7 +52,7 @@ concept ValueLike = requires(T& t, const T& c, const value& v) {
     value_traits<T>::from_value(t, v);
 };
 
-/// None, or the value.
+/// Stored as None or as the value.
 template <ValueLike T>
 struct value_traits<std::optional<T>> {
     static value to_value(const std::optional<T>& o) {
@@ -64,7 +64,7 @@ struct value_traits<std::optional<T>> {
         value_traits<T>::from_value(*o, v);
     }
 };
-/// A tuple of two, such as Adam's `betas`.
+/// Stored as a tuple of two, such as Adam's `betas`.
 template <ValueLike A, ValueLike B>
 struct value_traits<std::pair<A, B>> {
     static value to_value(const std::pair<A, B>& p) {
@@ -82,7 +82,7 @@ struct value_traits<std::pair<A, B>> {
         value_traits<B>::from_value(p.second, (*items)[1]);
     }
 };
-/// `std::tuple`, of any length.
+/// Stored as a tuple of the same length.
 template <ValueLike... Ts>
 struct value_traits<std::tuple<Ts...>> {
     static value to_value(const std::tuple<Ts...>& t) {

@@ -21,8 +21,9 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from, con
 /// Whether two leaves are views of the same elements, so that there is nothing to copy.
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b);
 
-/// @throws error errc::invalid_state for a tensor that nothing can be written to: a const one, or
-/// one whose elements share memory, as those of a broadcast tensor do.
+/// Checks that a tensor can be copied into.
+/// @throws error errc::invalid_state for a const tensor, and for one whose elements share memory,
+/// as those of a broadcast tensor do.
 CAIRN_DECL void check_target(const std::string& fqn, const tensor_leaf& to);
 
 /// One contiguous piece of a copy from one layout to another.
@@ -31,8 +32,8 @@ struct copied_piece {
     tensor_view to;
 };
 
-/// Returns the pieces by which `to` is filled from what `from` holds on this rank; the layouts may
-/// differ. Empty when both are the same memory. Copying the pieces cannot fail.
+/// Returns the pieces by which `to` is filled from the elements that `from` holds on this rank; the
+/// layouts may differ. Empty if both are the same memory. Copying the pieces cannot fail.
 /// @throws error errc::shape_mismatch, dtype_mismatch, or invalid_state when `from` lacks elements
 /// of `to` or one of them cannot be copied.
 CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, const tensor_leaf& from,

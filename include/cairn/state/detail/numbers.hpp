@@ -16,13 +16,14 @@ namespace cairn::detail {
 /// those outside host memory.
 CAIRN_DECL std::optional<value> number_in(const tensor_leaf& t);
 
-/// Returns a tensor of one element whose content is given to `v` once the load is complete, if it
-/// was expected; nothing if the type or the shape is not that of a number.
+/// Returns a tensor of one element whose content is passed to `v.set` once the load is complete, if
+/// @ref expect_number was called for it; nothing if the type or the shape is not that of a number.
 /// @pre `v.set`
 CAIRN_DECL std::optional<tensor_leaf> number_as_tensor(const value_leaf& v, dtype type,
                                                        const index_vector& shape);
 
-/// Says that the load will fill such a tensor. Does nothing for other leaves.
+/// Marks a tensor made by @ref number_as_tensor as one that the load will fill. Does nothing for
+/// other leaves.
 CAIRN_DECL void expect_number(flat_leaf& leaf);
 
 /// Returns a value that is written into a tensor of one element; nothing as for @ref number_in, and

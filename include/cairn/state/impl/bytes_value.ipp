@@ -26,7 +26,7 @@ CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v) {
         throw error(errc::shape_mismatch,
                     {.expected = std::to_string(size) + " bytes, as the program's object has",
                      .found = std::to_string(bytes->size()),
-                     .remedy = "was it saved when the struct had other members?"});
+                     .remedy = "check whether the struct has changed since it was saved"});
     std::memcpy(object, bytes->data(), size);
 }
 

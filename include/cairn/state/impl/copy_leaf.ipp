@@ -66,10 +66,10 @@ CAIRN_DECL void check_target(const std::string& fqn, const tensor_leaf& to) {
             elements_overlap(s.view.shape, s.view.strides))
             throw error(errc::invalid_state,
                         {.fqn = fqn,
-                         .expected = "a place in memory for each element",
+                         .expected = "separate memory for each element",
                          .found = "strides " + to_string(s.view.strides) + " of shape " +
-                                  to_string(s.view.shape) + ", with which elements share one",
-                         .remedy = "give the tensor that was broadcast or expanded"});
+                                  to_string(s.view.shape) + ", with which elements share memory",
+                         .remedy = "pass the tensor that was broadcast or expanded"});
 }
 
 CAIRN_DECL bool same_memory(const tensor_leaf& a, const tensor_leaf& b) {
@@ -117,7 +117,7 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
                     {.fqn = fqn,
                      .expected = "all of " + to_string(to.shards[j].region),
                      .found = std::to_string(filled[j]) + " of its elements on this rank",
-                     .remedy = "give a full state dict, or one laid out as the model is"});
+                     .remedy = "pass a full state dict, or one with the model's layout"});
     }
     return pieces;
 }

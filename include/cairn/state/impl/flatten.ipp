@@ -101,8 +101,8 @@ private:
         }
         return true;
     }
-    /// Whether a value is a leaf of the list that it is in; an empty mapping is not, and what is
-    /// opaque can only be saved alone.
+    /// Whether a value is a leaf of the list that it is in. An empty mapping is not, nor is an
+    /// opaque value, which can only be saved alone.
     static bool leaf(const value& v) {
         if (v.is<value::dict_t>() || v.is<value::opaque_t>()) return false;
         if (auto const* l = v.get_if<value::list_t>())
@@ -256,7 +256,7 @@ private:
                          .expected = "one entry with this name",
                          .found = "two paths with this flat name, of " +
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
-                                  std::to_string(at_.size()) + " parts",
+                                  std::to_string(at_.size()) + " steps",
                          .remedy = "rename one: a dot in a key looks like a nested level"});
         out_.leaves.push_back(std::move(f));
     }

@@ -58,7 +58,8 @@ inline void set_number(dtype type, std::byte* to, const value& v) {
             return element_as<double>(type, element, dtype::float64);
         };
         auto const number = v.as<double>();
-        // Conversion makes what is too large infinite or NaN, or the largest, as it makes infinity.
+        // A number that is too large converts to what infinity converts to: infinity, NaN or the
+        // largest number.
         auto const most = as_kept(std::numeric_limits<double>::infinity());
         auto const kept = as_kept(number);
         if (std::isfinite(number) &&
@@ -74,7 +75,7 @@ inline void set_number(dtype type, std::byte* to, const value& v) {
     }
     std::copy_n(element, size_of(type), to);
 }
-/// Null unless it is a number in host memory, of which this rank has the only element.
+/// Returns the shard of a tensor that is one number, in host memory of this rank; null for others.
 inline const shard* only_element(const tensor_leaf& t) {
     if (!is_number(t.type) || t.global_shape.product() != 1 || t.shards.size() != 1) return nullptr;
     auto const& s = t.shards.front();
@@ -97,7 +98,7 @@ CAIRN_DECL std::optional<tensor_leaf> number_as_tensor(const value_leaf& v, dtyp
         try {
             v.set(loaded);
         } catch (const error& e) {
-            // A count may be stored as a float; the program decides what it keeps it in.
+            // A count may be stored as a float although the program keeps it in an integer.
             auto const* d = loaded.get_if<double>();
             constexpr double beyond = 9007199254740992;  // up to there, every whole number is exact
             if (e.code() != make_error_code(errc::value_mismatch) || d == nullptr ||
@@ -118,7 +119,7 @@ CAIRN_DECL std::optional<tensor_leaf> number_as_tensor(const value_leaf& v, dtyp
 
 CAIRN_DECL void expect_number(flat_leaf& leaf) {
     auto const* t = leaf.tensor();
-    // No number is as long: whatever is loaded differs.
+    // No number fills all 16 bytes, so whatever is loaded differs.
     if (leaf.own && t != nullptr && t->number) t->number->known.fill(std::byte{0xff});
 }
 

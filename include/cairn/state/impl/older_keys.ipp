@@ -37,7 +37,7 @@ CAIRN_DECL void assign(const node& n, const value& v, bool only_check,
     n.assign(v);
 }
 
-/// Assigns an entry, and puts its name before those that it lacks.
+/// Assigns an entry, and prepends its name to the missing names below it.
 inline void assign_below(const std::string& name, const node& n, const value& v, bool only_check,
                          std::vector<std::string>* missing) {
     auto const before = missing != nullptr ? missing->size() : 0;

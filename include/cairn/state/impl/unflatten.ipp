@@ -59,8 +59,8 @@ CAIRN_DECL void set_element(state_dict& tree, const key_path& path, node leaf, s
         }
     }
     if (at->raw().index() != 0)
-        throw error(errc::corrupt, {.expected = "a path of its own for each name",
-                                    .found = "a path that leads to what another name has"});
+        throw error(errc::corrupt, {.expected = "a separate path for each name",
+                                    .found = "a path that another name already has"});
     *at = std::move(leaf);
 }
 
