@@ -43,14 +43,14 @@ CAIRN_DECL bool overlaps(const box& a, const box& b);
 /// True if every element of `inner` lies in `outer`; an empty box within bounds counts too.
 CAIRN_DECL bool contains(const box& outer, const box& inner);
 
-/// Whether a box, whatever its numbers, is a region of a tensor of this shape; an empty box within
-/// bounds is. Nothing overflows.
+/// Whether a box, whatever its numbers, is a region of a tensor of this shape. An empty box within
+/// bounds is one. The computation does not overflow.
 CAIRN_DECL bool lies_within(const box& b, const index_vector& shape) noexcept;
 
 /// Translates `inner`, which lies in `outer`, to coordinates relative to `outer`'s first element.
 CAIRN_DECL box relative_to(const box& inner, const box& outer);
 
-/// `[0:4, 2:6]`
+/// Returns the ranges of a box, e.g. `[0:4, 2:6]`.
 CAIRN_DECL std::string to_string(const box& b);
 
 }  // namespace cairn

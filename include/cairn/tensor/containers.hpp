@@ -27,8 +27,8 @@ inline index_vector one_dimension(std::size_t n) {
 }
 }  // namespace detail
 
-/// `[n]`. Not `std::vector<bool>`, which has no addressable elements. The vector must not
-/// reallocate while an operation on it is outstanding.
+/// A vector is a tensor of shape `[n]`. `std::vector<bool>` is not: it has no addressable elements.
+/// The vector must not reallocate while an operation on it is outstanding.
 template <class T, class Allocator>
     requires(Element<T> && !std::same_as<T, bool>)
 struct tensor_traits<std::vector<T, Allocator>> {
@@ -40,7 +40,7 @@ struct tensor_traits<std::vector<T, Allocator>> {
     }
 };
 
-/// `[N]`
+/// A `std::array` is a tensor of shape `[N]`.
 template <class T, std::size_t N>
     requires Element<T>
 struct tensor_traits<std::array<T, N>> {
@@ -52,8 +52,8 @@ struct tensor_traits<std::array<T, N>> {
     }
 };
 
-/// `[n]`. A span is a window: a const span can still be loaded into; a span of const elements is
-/// read-only.
+/// A span is a tensor of shape `[n]`, a window: a const span can still be loaded into; a span of
+/// const elements is read-only.
 template <class T, std::size_t Extent>
     requires Element<std::remove_const_t<T>>
 struct tensor_traits<std::span<T, Extent>> {

@@ -115,7 +115,7 @@ constexpr std::optional<dtype> dtype_from_name(std::string_view name) noexcept {
 }
 
 namespace detail {
-/// std::complex, or a class of another library with the same members and memory.
+/// `std::complex`, or a class of another library with the same members and memory layout.
 template <class T, class Number>
 concept ComplexOf = sizeof(T) == 2 * sizeof(Number) && requires(const T& z) {
     requires std::same_as<typename T::value_type, Number>;

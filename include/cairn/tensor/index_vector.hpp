@@ -74,7 +74,7 @@ public:
     iterator end() noexcept { return data() + size_; }
     const_iterator begin() const noexcept { return data(); }
     const_iterator end() const noexcept { return data() + size_; }
-    /// @pre `i < size()`; of those that follow: not empty
+    /// @pre `i < size()`; for `front` and `back`: not empty
     std::int64_t& operator[](std::size_t i) noexcept { return data()[i]; }
     std::int64_t operator[](std::size_t i) const noexcept { return data()[i]; }
     std::int64_t& front() noexcept { return *data(); }
@@ -174,7 +174,7 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
 /// before its product is used.
 CAIRN_DECL bool is_possible(const index_vector& extents) noexcept;
 
-/// `[4, 6]`
+/// Returns the numbers in brackets, e.g. `[4, 6]`.
 CAIRN_DECL std::string to_string(const index_vector& s);
 
 /// Returns the row-major strides of a dense tensor of this shape, as PyTorch computes them: a 0
@@ -183,10 +183,10 @@ CAIRN_DECL index_vector row_major_strides(const index_vector& extents);
 
 namespace detail {
 
-/// As @ref is_possible and @ref row_major_strides, of numbers that are part of a table.
+/// @ref is_possible and @ref row_major_strides for numbers in a table.
 CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> extents) noexcept;
 CAIRN_DECL index_vector row_major_strides_of(std::span<const std::int64_t> extents);
-/// Calls `f(stride)` with each of them, without memory for all.
+/// Calls `f(stride)` with each row-major stride, without allocating memory for them.
 /// @pre is_possible_shape(extents)
 template <class F>
 void for_each_row_major_stride(std::span<const std::int64_t> extents, F&& f) {

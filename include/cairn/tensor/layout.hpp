@@ -15,8 +15,9 @@ namespace detail {
 
 /// @pre no number in `shape` is 0
 CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides);
-/// Whether two elements certainly share a place: a stride of 0, or two dimensions that meet.
-/// @pre the lengths are equal
+/// Whether two elements certainly share an address: because of a stride of 0, or of two dimensions
+/// that overlap.
+/// @pre `shape` and `strides` have equal lengths
 CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& strides);
 /// Returns the distance from the first element of the whole to that of `part`, in elements; 0 for
 /// an empty part.
@@ -60,8 +61,8 @@ basic_tensor_view<Byte> subview(const basic_tensor_view<Byte>& v, const box& par
     return r;
 }
 
-/// Copies elements, bit for bit, between arrays of the same dtype and shape. Any strides on both
-/// sides (0 and negative too, except that a target cannot have stride 0) and any alignment.
+/// Copies elements, bit for bit, between arrays of the same dtype and shape. Both may have any
+/// alignment and any strides, also 0 and negative ones, except that a target cannot have stride 0.
 /// @pre The two memories do not overlap, nor do the target's elements.
 /// @throws error dtype_mismatch, shape_mismatch, or invalid_argument (device memory, stride 0).
 CAIRN_DECL void copy_elements(const const_tensor_view& from, const tensor_view& to);

@@ -32,7 +32,7 @@ struct tensor_traits<basic_tensor_view<Byte>> {
 /// | Expression  | Type                                          | Meaning                       |
 /// |-------------|-----------------------------------------------|-------------------------------|
 /// | `X::view(c)`| convertible to `const_tensor_view`            | a window to save from         |
-/// | `X::view(t)`| convertible to `tensor_view`, else read-only  | a window to load into         |
+/// | `X::view(t)`| convertible to `tensor_view`, or read-only    | a window to load into         |
 /// | `X::writable(c)` | `bool` (optional)                        | false: read-only after all    |
 ///
 /// **Semantics**
@@ -55,7 +55,7 @@ concept Tensor = requires(const std::remove_cvref_t<T>& c) {
 };
 
 namespace detail {
-/// Returns what the traits of a tensor type show of `t`, which may be const.
+/// Returns the view of `t`, which may be const, by the traits of its type.
 template <class T>
 decltype(auto) view_of(T& t) {
     using traits = tensor_traits<std::remove_const_t<T>>;

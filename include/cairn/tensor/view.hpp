@@ -35,7 +35,7 @@ struct device_id {
     friend bool operator==(const device_id&, const device_id&) = default;
 };
 
-/// `host`, `pinned`, `cuda:1`, `kind 128:0`
+/// Returns the name of a device, e.g. `host`, `pinned`, `cuda:1`, `kind 128:0`.
 inline std::string to_string(const device_id& d) {
     switch (d.kind) {
         case memory_kind::host: return "host";
@@ -45,7 +45,7 @@ inline std::string to_string(const device_id& d) {
     return "kind " + std::to_string(static_cast<int>(d.kind)) + ":" + std::to_string(d.index);
 }
 
-/// A strided window on elements owned by another object. The window owns its shape and strides,
+/// A strided window onto elements owned by another object. The window owns its shape and strides,
 /// never the elements: those must stay in place while an operation on the view is outstanding.
 /// `data` is the element at index 0 in every dimension, may be unaligned, and may be null if the
 /// view is empty.

@@ -15,11 +15,12 @@ namespace cairn::detail {
 /// The result of encoding a finite value too large for the format.
 enum class on_overflow : std::uint8_t {
     infinity,  ///< IEEE
-    saturate,  ///< e4m3fn: the largest finite value, for infinity too (PyTorch 2.13; before: NaN)
+    saturate,  ///< e4m3fn: the largest finite value, for infinity too (NaN before PyTorch 2.13)
     nan,       ///< the fnuz formats, for infinity too
 };
 
-/// A sign, `Exponent` and `Mantissa` bits. `fnuz`: one NaN (the sign bit alone), no -0.
+/// A format of a sign bit, `Exponent` exponent bits and `Mantissa` mantissa bits. `fnuz`: one NaN
+/// (the sign bit alone), no -0.
 template <class Code, int Exponent, int Mantissa, int Bias, on_overflow Overflow>
 struct small_float {
     using code = Code;

@@ -32,8 +32,8 @@ struct paired_nest {
     void for_each_row(Row row) const;
 };
 
-/// Walks over the innermost rows of a nest, which must outlive it. No template, so that it is
-/// compiled once and not for each kind of row.
+/// Walks over the innermost rows of a nest, which must outlive it. Not a template, so that it is
+/// compiled once instead of for each kind of row.
 class row_walk {
 public:
     explicit row_walk(const paired_nest& n)
@@ -72,12 +72,13 @@ void paired_nest::for_each_row(Row row) const {
     while (at.next());
 }
 
-/// @throws error unless the CPU can access both memories.
+/// Checks that the CPU can access both memories.
+/// @throws error errc::invalid_argument
 CAIRN_DECL void check_host_memory(const const_tensor_view& from, const tensor_view& to);
 
-/// The memories may be of any device: nothing is accessed.
+/// Returns the loop nest for two arrays, which may be memory of any device: nothing is accessed.
 /// @throws error for different shapes, or a target that has one address for several elements.
-/// @pre `!to.empty()` after the checks for the nest to be used.
+/// @pre The nest is used only if `!to.empty()`.
 CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_view& to);
 
 /// Copies every element of a nest, whose memories the CPU can access.

@@ -51,7 +51,7 @@ constexpr To float_to_integer(From v) noexcept {
     }
 }
 
-/// Converts between codes and values of one of the four types float, double, int64, uint64.
+/// Encodes a value of one of the four types float, double, int64, uint64.
 template <class Codec, class Value>
 constexpr typename Codec::code encode_value(Value v) noexcept {
     using code = typename Codec::code;

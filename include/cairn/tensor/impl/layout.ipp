@@ -46,7 +46,7 @@ CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& 
         for (std::size_t e = 0; e < d; ++e) {
             auto const b = size(strides[e]);
             if (shape[e] == 1 || b == 0) continue;
-            // So many steps along one lead as far as so many along the other.
+            // b / common steps along one dimension lead as far as a / common along the other.
             auto const common = std::gcd(a, b);
             if (b / common < static_cast<std::uint64_t>(shape[d]) &&
                 a / common < static_cast<std::uint64_t>(shape[e]))
@@ -65,7 +65,7 @@ CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
     if (!fits)
         throw error(errc::invalid_argument, {.expected = "a box within " + to_string(shape),
                                              .found = "offsets " + to_string(part.offsets) +
-                                                      ", lengths " + to_string(part.shape)});
+                                                      ", shape " + to_string(part.shape)});
     std::int64_t at = 0;
     if (part.empty()) return at;
     for (std::size_t d = 0; d < part.rank(); ++d) at += part.offsets[d] * strides[d];

@@ -51,9 +51,9 @@ CAIRN_DECL void check_layout(const local_layout& l) {
             throw error(errc::invalid_argument,
                         {.expected = "boxes within " + to_string(l.global_shape),
                          .found = to_string(p.region),
-                         .remedy = "clip_shards leaves padding beyond the tensor out"});
+                         .remedy = "clip_shards removes padding beyond the tensor"});
         if (!lies_within(p.local, l.local_shape) || p.local.shape != p.region.shape)
-            refuse("a box within the local " + to_string(l.local_shape) + ", as long as " +
+            refuse("a box within the local " + to_string(l.local_shape) + ", of the shape of " +
                        to_string(p.region),
                    to_string(p.local));
     }

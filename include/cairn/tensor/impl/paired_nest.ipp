@@ -43,7 +43,7 @@ CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_vie
         paired_loop l{to.shape[d], from.strides[d] * from_size, to.strides[d] * to_size};
         if (l.to == 0)
             throw error(errc::invalid_argument,
-                        {.expected = "a target with a place for each element",
+                        {.expected = "a target with separate memory for each element",
                          .found = "shape " + to_string(to.shape) + " with strides " +
                                   to_string(to.strides)});
         if (l.to < 0) {  // walk this dimension backwards

@@ -61,7 +61,7 @@ CAIRN_DECL std::vector<placed_box> pack_boxes(const std::vector<box>& boxes) {
         throw error(errc::invalid_argument,
                     {.expected = "boxes that fill one local array: each combination of ranges once",
                      .found = found,
-                     .remedy = "give each box a memory of its own (one shard per box)"});
+                     .remedy = "give each box its own memory (one shard per box)"});
     };
     std::vector<placed_box> out;
     if (boxes.empty()) return out;
