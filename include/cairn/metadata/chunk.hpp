@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-/// Layout of a stored item, which lets a reader fetch part of it without parsing it. Written by
+/// Layout of a stored item, with which a reader can fetch part of it without parsing it. Written by
 /// cairn into the native index; unknown for PyTorch's files.
 struct item_layout {
     std::uint64_t payload_offset = 0;  ///< Offset of the tensor's bytes from the item's first byte.

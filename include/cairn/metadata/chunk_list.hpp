@@ -27,12 +27,13 @@ class result_placer;
 
 /// The stored boxes of one tensor: a sequence of @ref chunk, kept as a table.
 ///
-/// A chunk of two dimensions takes 80 bytes, and no memory of its own, where a `chunk` takes 300:
-/// 16 384 ranks have 16 million of them for a thousand tensors. So a chunk is made when it is asked
-/// for, by value; `offsets`, `lengths`, `file` and `row_of` look at one without making it.
+/// A row for a chunk of two dimensions takes 80 bytes, without memory of its own; a `chunk` takes
+/// 300, and 16 384 ranks have 16 million of them for a thousand tensors. A `chunk` is therefore
+/// created by value on access; `offsets`, `lengths`, `file` and `row_of` read a row without
+/// creating one.
 ///
-/// What is unusual (a stride order of its own, transforms, another number of dimensions) is kept
-/// beside the table, at its full size.
+/// Unusual chunks (another stride order, transforms, another number of dimensions) are kept beside
+/// the table, at full size.
 ///
 /// A value type: copies are independent, and may be used by different threads.
 class chunk_list {
@@ -40,7 +41,7 @@ public:
     using value_type = chunk;
     using names_ptr = std::shared_ptr<file_names>;
 
-    /// Where a chunk is stored, without what is rarely there.
+    /// Where a chunk is stored, without members that few chunks have.
     struct row {
         static constexpr std::uint32_t no_file = UINT32_MAX;
         std::uint64_t offset = 0;
@@ -49,7 +50,7 @@ public:
         std::uint64_t payload_length = 0;
         std::uint32_t payload_crc = 0;
         std::uint32_t item_crc = 0;
-        std::uint32_t file = no_file;  ///< Number in `names()`; a name may be empty, too.
+        std::uint32_t file = no_file;  ///< Number in `names()`; a name may be empty.
         bool has_layout = false;       ///< Its strides are row-major, unless it is unusual.
         bool unusual = false;          ///< The chunk is kept whole: see @ref unusual.
         /// Whether a part of the chunk can be found, and checked, without the rest.
@@ -65,7 +66,7 @@ public:
     explicit chunk_list(const std::vector<chunk>& all) {
         for (auto const& c : all) push_back(c);
     }
-    /// Makes a list whose chunks are appended by @ref add.
+    /// Constructs a list whose chunks are appended by @ref add.
     /// @param names  Shared with other lists, as those of one metadata's tensors do: each name is
     ///               then kept once. May be null.
     /// @param rank   Of the tensor.
@@ -90,7 +91,7 @@ public:
     const_iterator begin() const noexcept;
     const_iterator end() const noexcept;
 
-    /// Appends a chunk. The first one of a list says how many dimensions the others have.
+    /// Appends a chunk. The first one of a list determines the number of dimensions.
     CAIRN_DECL void push_back(const chunk& c);
     /// A chunk to be filled in.
     struct blank {
@@ -100,10 +101,10 @@ public:
     /// Appends a chunk that is not unusual, whose members are then set in place, before the list
     /// changes.
     CAIRN_DECL blank add();
-    /// Whether a row can say where a chunk of these lengths is stored.
+    /// Whether a row can express where a chunk of these lengths is stored.
     static CAIRN_DECL bool is_usual(const storage_location& at,
                                     std::span<const std::int64_t> lengths);
-    /// Returns that row, without a file.
+    /// Returns the row for such a location, without a file.
     static CAIRN_DECL row usual_row(const storage_location& at);
     /// Replaces a chunk. If its file is new, the list no longer shares its names.
     CAIRN_DECL void set(std::size_t i, const chunk& c);
@@ -120,7 +121,7 @@ public:
     void edit_each(F&& f) {
         for (std::size_t i = 0; i < size(); ++i) edit(i, f);
     }
-    /// From now on, files are numbered in these names, which get those of this list.
+    /// Numbers the files of this list in `names` from now on, and adds the list's own names to it.
     /// @param names  Of all lists that are filled together: the same for each, used by no other.
     ///               Not null.
     void number_files_in(const names_ptr& names) {
@@ -132,7 +133,8 @@ public:
 
     CAIRN_DECL box region(std::size_t i) const;
     CAIRN_DECL storage_location location(std::size_t i) const;
-    /// Valid until the list changes, as what follows.
+    /// Returns a reference to the chunk's numbers. Valid until the list changes, as are the results
+    /// of the functions below.
     std::span<const std::int64_t> offsets(std::size_t i) const {
         if (rows_[i].unusual) return unusual_.find(i)->second.region.offsets;
         return {numbers_.data() + 2 * rank_ * i, rank_};
@@ -141,10 +143,10 @@ public:
         if (rows_[i].unusual) return unusual_.find(i)->second.region.shape;
         return {numbers_.data() + (2 * i + 1) * rank_, rank_};
     }
-    /// Empty until it is written.
+    /// Returns the file's name; empty until the chunk is written.
     CAIRN_DECL const std::string& file(std::size_t i) const noexcept;
     const row& row_of(std::size_t i) const noexcept { return rows_[i]; }
-    /// The chunk, if it is unusual.
+    /// Returns the chunk if it is unusual, otherwise null.
     const chunk* unusual(std::size_t i) const {
         return rows_[i].unusual ? &unusual_.find(i)->second : nullptr;
     }
@@ -157,8 +159,8 @@ public:
 
 private:
     friend class detail::result_placer;
-    /// The table of a list of which no chunk is unusual: to set where chunks of many lists are
-    /// stored, in turn, without a look at the lists. Valid until the list changes otherwise.
+    /// The table of a list of which no chunk is unusual: sets the locations of chunks of many lists
+    /// in turn, without access to the lists. Valid until the list changes otherwise.
     struct cells {
         row* rows = nullptr;
         const std::int64_t* numbers = nullptr;
@@ -167,7 +169,8 @@ private:
         std::span<const std::int64_t> lengths(std::size_t i) const noexcept {
             return {numbers + (2 * i + 1) * rank, rank};
         }
-        /// Says that a chunk is next but a few: the memory of each is far away.
+        /// Prefetches a chunk that is needed soon: chunks of different lists are far apart in
+        /// memory.
         void prefetch(std::size_t i) const noexcept {
             __builtin_prefetch(rows + i, 1);
             __builtin_prefetch(numbers + (2 * i + 1) * rank);

@@ -12,11 +12,11 @@
 
 namespace cairn {
 
-/// How a checkpoint was committed, among others in one directory or store: stored with it by a
-/// `checkpointer`.
+/// How a checkpoint was committed relative to the others in its directory or store. A
+/// `checkpointer` stores it with the checkpoint.
 struct commit_record {
     /// One more than that of any checkpoint that was there when it was committed. Unlike steps and
-    /// times, it never goes back.
+    /// times, it never decreases.
     std::uint64_t sequence = 0;
     std::int64_t committed = 0;  ///< Milliseconds since 1970, by the coordinator's clock.
     std::int64_t step = 0;

@@ -15,17 +15,18 @@
 namespace cairn {
 
 /// Checks that boxes lie within a tensor and do not overlap. Sorted sweep over the dimension with
-/// most distinct starts; where most of the boxes overlap in that dimension, @ref detail::tiling,
-/// which only tells of boxes that cover the tensor.
+/// most distinct starts; if most of the boxes overlap in that dimension, @ref detail::tiling, which
+/// works only for boxes that cover the tensor.
 /// @param who  Returns the owner of box `i` ("rank 3") for errors.
 /// @return how many elements they cover
 /// @throws error errc::invalid_plan naming the tensor and the boxes; errc::unsupported for so many
-/// boxes with gaps that this cannot be told
+/// boxes with gaps that this cannot be decided
 CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
                                      std::span<const box> boxes,
                                      const std::function<std::string(std::size_t)>& who = {});
 
-/// As @ref check_apart, and that together they cover the tensor; DCP's `_validate_global_plan`.
+/// Checks what @ref check_apart does, and that the boxes together cover the tensor; DCP's
+/// `_validate_global_plan`.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
 CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
                                std::span<const box> boxes,

@@ -23,7 +23,7 @@ public:
     file_names() = default;
     file_names(file_names&&) = delete;
 
-    /// Returns the number of a name, which is new or known.
+    /// Returns the number of a name, which is added if it is new.
     std::uint32_t add(std::string_view name) {
         if (auto const n = numbers_.find(name)) return *n;
         names_.push_back(std::make_unique<const std::string>(name));
@@ -38,7 +38,8 @@ public:
     const std::string& operator[](std::uint32_t n) const noexcept { return *names_[n]; }
     std::size_t size() const noexcept { return names_.size(); }
 
-    /// Whether several lists have them, so that none may add to them by itself. Once true, always.
+    /// Whether several lists use these names, so that none may add to them alone. Once true, it
+    /// stays true.
     bool shared() const noexcept { return shared_.load(std::memory_order_relaxed); }
     void share() const noexcept { shared_.store(true, std::memory_order_relaxed); }
 

@@ -62,16 +62,17 @@ struct metadata {
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
-    /// What cannot be loaded, though all else can. Never in what cairn writes.
+    /// Tensors that cannot be loaded, although everything else can. cairn writes none.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
-    /// not None. Nothing is made of them. Only as they are read from a pickle.
+    /// not None. They are ignored. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};
-    /// Files of stored bytes that belong to no entry. Only as they are read from a pickle.
+    /// Files of stored bytes that belong to no entry. Set only in metadata that was read from a
+    /// pickle.
     std::set<std::string, std::less<>> spare_files{};
     std::string save_id{};  ///< 32 hex digits for cairn's own checkpoints, otherwise empty.
-    /// Sizes of the data files: as the coordinator saw them at commit if cairn wrote them;
-    /// otherwise as the reader found them. Empty if a reader has no files.
+    /// Sizes of the data files: those at commit if cairn wrote them, otherwise those that the
+    /// reader found. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
 
     const tensor_metadata* tensor(std::string_view fqn) const;

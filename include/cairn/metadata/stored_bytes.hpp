@@ -15,11 +15,12 @@ namespace cairn {
 /// them: a shape of 2^50 elements is written in ten bytes.
 ///
 /// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
-/// PyTorch can store though DCP does not) takes fewer bytes than its shape. So tensors may have 64
-/// times the stored bytes plus 1 MiB. Items in files of unknown size are not checked: those come
-/// from a reader that knows more.
+/// PyTorch can store though DCP does not) takes fewer bytes than its shape. Tensors may therefore
+/// have 64 times the stored bytes plus 1 MiB. Items in files of unknown size are not checked: those
+/// come from a reader that knows more.
 /// @param wanted  By key: whether memory will be allocated for the tensor.
-/// @throws error errc::corrupt naming the tensor that lacks most, or a file that is missing
+/// @throws error errc::corrupt naming the tensor that lacks the most bytes; errc::missing_file
+/// naming a file that is missing
 CAIRN_DECL void check_stored_bytes(const metadata& m,
                                    const std::function<bool(std::string_view)>& wanted);
 

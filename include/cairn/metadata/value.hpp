@@ -49,13 +49,13 @@ public:
     public:
         opaque_t(bytes_t item, std::string what)
             : content_(std::make_shared<content>(content{std::move(item), std::move(what)})) {}
-        // Without a moved-from state.
+        // Only copied: a moved-from value would have no content.
         opaque_t(const opaque_t&) noexcept = default;
         opaque_t& operator=(const opaque_t&) noexcept = default;
 
         /// The whole stored item, as `torch.save` wrote it.
         const bytes_t& item() const noexcept { return content_->item; }
-        /// Why it is opaque, for people: `class datetime.timedelta`.
+        /// Why it is opaque, for messages, e.g. `class datetime.timedelta`.
         const std::string& what() const noexcept { return content_->what; }
         friend bool operator==(const opaque_t& a, const opaque_t& b) {
             return a.item() == b.item();
@@ -125,7 +125,7 @@ public:
     template <class T>
     T as() const;
 
-    /// `"int"`, `"str"`, … as Python calls it.
+    /// Returns Python's name of the kind: `"int"`, `"str"`, ….
     std::string_view kind_name() const noexcept { return kind_name(v_.index()); }
 
     const storage& raw() const noexcept { return v_; }
@@ -160,7 +160,7 @@ namespace detail {
 /// Formats a value for messages: a number in full, the beginning of a str, otherwise the size.
 CAIRN_DECL std::string shown(const value& v);
 
-/// `an integer from -128 to 127 (int8)`
+/// Describes the integers of a type, e.g. `an integer from -128 to 127 (int8)`.
 template <std::integral T>
 std::string integers() {
     return "an integer from " + std::to_string(std::numeric_limits<T>::min()) + " to " +

@@ -17,9 +17,9 @@
 
 /// How the parts of metadata are encoded, in the native index on storage as well as between ranks.
 ///
-/// The bytes are those of the native index: whoever changes them changes the format. Every `get`
-/// throws @ref error with @ref errc::corrupt for bytes that no `put` writes, and allocates no more
-/// than a small multiple of what is left to read.
+/// The bytes are those of the native index: changing them changes the format. Every `get` throws
+/// @ref error with @ref errc::corrupt for bytes that no `put` writes, and allocates no more than a
+/// small multiple of the bytes left to read.
 namespace cairn::detail {
 
 /// The maximum number of dimensions, PyTorch's own.
@@ -29,14 +29,16 @@ CAIRN_DECL void put(wire_writer& w, dtype type);
 /// @throws error errc::unsupported for one of a later version
 CAIRN_DECL dtype get_dtype(wire_reader& r);
 
-/// A shape, offsets or strides: a number per dimension.
+/// Writes a shape, offsets or strides: a number per dimension.
 CAIRN_DECL void put(wire_writer& w, const index_vector& numbers);
-/// Returns any numbers, also negative ones: their user checks them, and names the tensor.
+/// Returns any numbers, also negative ones: the caller checks them, and names the tensor if they
+/// are invalid.
 CAIRN_DECL index_vector get_numbers(wire_reader& r);
 /// Returns the shape of a tensor: @ref is_possible holds for it.
 CAIRN_DECL index_vector get_shape(wire_reader& r);
 
-/// A box of a plan that has not been checked yet: any numbers, each part with its own count.
+/// Writes a box of a plan that has not been checked yet: any numbers, with separate counts of
+/// offsets and shape.
 CAIRN_DECL void put(wire_writer& w, const box& region);
 CAIRN_DECL box get_box(wire_reader& r);
 
@@ -46,14 +48,15 @@ CAIRN_DECL key_path get_path(wire_reader& r);
 CAIRN_DECL void put(wire_writer& w, const item_layout& layout);
 CAIRN_DECL item_layout get_layout(wire_reader& r);
 
-/// A location without its file: the index refers to a file by number, a plan's results by name.
+/// Writes a location without its file: the index refers to a file by number, a plan's results by
+/// name.
 CAIRN_DECL void put_within_file(wire_writer& w, const storage_location& at);
 CAIRN_DECL storage_location get_within_file(wire_reader& r, std::string file);
-/// That of a chunk that is not unusual.
+/// Writes the location, without its file, of a chunk that is not unusual.
 CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
                                 std::span<const std::int64_t> lengths);
-/// Returns the location, without its file, if the chunk is unusual; otherwise it is in `at`, whose
-/// file is left as it is.
+/// Returns the location, without its file, if the chunk is unusual; otherwise sets `at`, except its
+/// file.
 CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
                                                            std::span<const std::int64_t> lengths);
 

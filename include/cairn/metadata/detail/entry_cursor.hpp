@@ -10,8 +10,8 @@
 
 namespace cairn::detail {
 
-/// Finds entries of metadata. The one that was found last and the one after it are found without
-/// a search: so are most of a plan's items, which are in the order of their names.
+/// Finds entries of metadata. The one that was found last and the one after it are found without a
+/// search, as are most of a plan's items, which are in the order of their names.
 ///
 /// Threads: one at a time.
 class entry_cursor {

@@ -11,8 +11,8 @@
 
 namespace cairn::detail {
 
-/// Gives the files of chunks numbers of the caller's, chunk after chunk, and looks each name up
-/// once for all lists that share their names.
+/// Maps the files of chunks to numbers of the caller's, chunk by chunk, and looks each name up once
+/// for all lists that share their names.
 class file_numbers {
 public:
     /// @param number  Called as `number(const std::string&)`, once for each name of a table, and

@@ -29,9 +29,8 @@ void for_each_stored(const metadata& m, F&& f) {
     }
 }
 
-/// Calls `f(const std::string&)` with the file of every chunk and every value, also of what is
-/// unsupported. Of tensors that
-/// share their names, each name is passed once.
+/// Calls `f(const std::string&)` with the file of every chunk and every value, also of unsupported
+/// tensors. Of tensors that share their names, each name is passed once.
 template <class F>
 void for_each_file(const metadata& m, F&& f) {
     file_numbers seen;
@@ -50,7 +49,7 @@ void for_each_file(const metadata& m, F&& f) {
         for (auto const& name : t.files) f(name);
 }
 
-/// The data files that the metadata names, needed or not.
+/// Returns the data files that the metadata names, needed or not.
 inline std::set<std::string> files_of(const metadata& m) {
     std::set<std::string> files;
     for_each_file(m, [&](const std::string& name) { files.insert(name); });

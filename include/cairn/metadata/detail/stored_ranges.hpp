@@ -20,10 +20,11 @@
 
 namespace cairn::detail {
 
-/// The byte ranges of all stored items of a checkpoint, by file: each within its file, none shared.
+/// Checks the byte ranges of all stored items of a checkpoint: each lies within its file, none is
+/// shared.
 class stored_ranges {
 public:
-    /// @param m  Whose items are to be noted, in any order; must outlive this.
+    /// @param m  The metadata whose items are noted, in any order; must outlive this.
     explicit stored_ranges(const metadata& m) : meta_(m) {
         for (auto const& [name, size] : m.file_sizes) files_[number_of(name)].size = size;
         std::size_t all = 0;
@@ -52,7 +53,7 @@ public:
         note(number_of(v.at.file), v.at.offset, v.at.length, 0);
     }
 
-    /// @throws error errc::corrupt for two items that share bytes and are no tied weight
+    /// @throws error errc::corrupt for two items that share bytes and are not a tied weight
     void check_disjoint() const {
         std::vector<std::uint32_t> next;  // in `order`, by file
         std::uint32_t begin = 0;
@@ -108,8 +109,8 @@ private:
                           static_cast<std::uint32_t>(chunk)});
     }
     /// @param of      The items of the file.
-    /// @param sorted  How the positions of the items of the file before were sorted: ranks write
-    ///                their parts of all tensors in the same order.
+    /// @param sorted  The sorted positions of the items of the previous file: ranks write their
+    ///                shards of all tensors in the same order.
     void check_file(std::span<const std::uint32_t> of, std::vector<std::uint32_t>& sorted) const {
         // Of equal ranges, those of one tensor are neighbours: they are not tied.
         auto const before = [&](std::uint32_t a, std::uint32_t b) {

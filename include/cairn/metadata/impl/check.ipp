@@ -41,7 +41,8 @@ CAIRN_DECL void check_layout(const std::string& fqn, dtype type, const index_vec
 
 namespace detail {
 
-/// As @ref check_layout, of a chunk of a tensor; in a few instructions if it is not unusual.
+/// Does what @ref check_layout does, for a chunk of a tensor; in a few instructions if it is not
+/// unusual.
 inline void check_stored_layout(const std::string& fqn, const tensor_metadata& t, std::size_t i) {
     auto const& at = t.chunks.row_of(i);
     if (!at.has_layout) return;
@@ -66,13 +67,13 @@ CAIRN_DECL void check_metadata(const metadata& m) {
                              .found = "the shape " + to_string(t->shape)});
             auto const& chunks = t->chunks;
             ranges.note(fqn, *t);
-            // Most tensors are split as the one before.
+            // Most tensors are split like the previous one.
             if (covered == nullptr || covered->shape != t->shape ||
                 !chunks.same_boxes(covered->chunks)) {
                 std::vector<box> boxes;
                 boxes.reserve(chunks.size());
                 for (std::size_t i = 0; i < chunks.size(); ++i) boxes.push_back(chunks.region(i));
-                // A process that PyTorch saved alone may have had some shards only.
+                // A process that saved alone with PyTorch may have held only some shards.
                 if (m.save_id.empty())
                     (void)check_apart(fqn, t->shape, boxes);
                 else

@@ -61,7 +61,8 @@ CAIRN_DECL chunk chunk_list::at(std::size_t i) const {
     return (*this)[i];
 }
 
-/// Other lists, and copies of this one, see nothing of what is added then.
+/// Makes the names this list's own: other lists, and copies of this one, do not see names that are
+/// added later.
 CAIRN_DECL void chunk_list::own_names() {
     if (names_ && !names_->shared()) return;
     auto own = std::make_shared<file_names>();
@@ -144,7 +145,7 @@ CAIRN_DECL void chunk_list::set(std::size_t i, const chunk& c) {
     set(i, c, number_of(c.at.file));
 }
 CAIRN_DECL void chunk_list::renumber_in(const names_ptr& names) {
-    std::vector<std::uint32_t> numbers;  // first all, then none fails
+    std::vector<std::uint32_t> numbers;  // all of them first: nothing fails afterwards
     for (std::uint32_t n = 0; names_ && n < names_->size(); ++n)
         numbers.push_back(names->add((*names_)[n]));
     renumber(numbers);

@@ -33,7 +33,7 @@ CAIRN_DECL index_vector get_numbers(wire_reader& r) {
 }
 CAIRN_DECL index_vector get_shape(wire_reader& r) {
     auto shape = get_numbers(r);
-    if (!is_possible(shape)) wire_reader::fail("a shape of absurd size");
+    if (!is_possible(shape)) wire_reader::fail("a shape with too many elements");
     return shape;
 }
 

@@ -28,7 +28,7 @@ namespace detail {
                  .remedy = "some rank's shard is missing from the state"});
 }
 
-/// @param whole  Whether they are to cover the tensor.
+/// @param whole  Whether they must cover the tensor.
 inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& extents,
                                  std::span<const box> boxes,
                                  const std::function<std::string(std::size_t)>& who, bool whole) {
@@ -92,16 +92,16 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
                     throw error(
                         errc::unsupported,
                         {.fqn = fqn,
-                         .expected = "chunks that cover the tensor, where so many are side "
-                                     "by side in each dimension",
+                         .expected = "chunks that cover the tensor, because so many of them "
+                                     "overlap in each dimension",
                          .found = counted(covered, "element") + " of " + to_string(extents) +
                                   " in " + counted(boxes.size(), "chunk")});
                 }
                 if (!tiling::is_exact(extents, boxes))
-                    throw error(errc::invalid_plan,
-                                {.fqn = fqn,
-                                 .expected = "chunks that do not overlap",
-                                 .found = std::to_string(boxes.size()) + " of which some do"});
+                    throw error(errc::invalid_plan, {.fqn = fqn,
+                                                     .expected = "chunks that do not overlap",
+                                                     .found = std::to_string(boxes.size()) +
+                                                              " chunks, some of which do"});
                 break;
             }
             for (auto const& [end, j] : active) {
@@ -150,9 +150,9 @@ CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes
     if (clash == order.end()) return;
     throw error(errc::invalid_plan,
                 {.fqn = fqn,
-                 .expected = "one chunk at each offset, as PyTorch tells them apart",
+                 .expected = "one chunk at each offset, by which PyTorch identifies it",
                  .found = name(clash[0]) + " and " + name(clash[1]),
-                 .remedy = "leave boxes without elements out of the plan"});
+                 .remedy = "remove boxes without elements from the plan"});
 }
 
 }  // namespace cairn

@@ -36,7 +36,7 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
                              .file = name,
                              .expected = "a data file, because the metadata names it",
                              .found = "no such file, or an empty one",
-                             .remedy = "put the checkpoint's own file back"});
+                             .remedy = "restore the checkpoint's own file"});
             auto const n = at.offset < size ? std::min(at.length, size - at.offset) : 0;
             places.push_back({{name, at.offset}, n});
             held += static_cast<double>(n);
@@ -60,10 +60,9 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
     throw error(errc::corrupt,
                 {.fqn = *largest,
                  .expected = "tensors about as large as the " + words(stored) +
-                             " bytes that are stored of them",
+                             " bytes that are stored for them",
                  .found = words(claimed) + " bytes, most of them in this one",
-                 .remedy = "what is so much smaller in the file can be loaded into a state of your "
-                           "own"});
+                 .remedy = "if the file is right, load the tensor into a state of your own"});
 }
 
 }  // namespace cairn
