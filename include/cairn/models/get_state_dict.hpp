@@ -61,7 +61,7 @@ state_dict get_model_state_dict(M& model, const state_dict_options& options = {}
 /// Moments are windows on the optimizer's memory, hyperparameters are copies;
 /// `set_optimizer_state_dict` writes them back.
 ///
-/// @param optimizers  One, or several: `std::tie(a, b)` or a range.
+/// @param optimizers  One optimizer, or several: `std::tie(a, b)` or a range.
 template <Model M, class O, class Comm = solo>
     requires(detail::is_optimizers<O> && Communicator<std::remove_cvref_t<Comm>>)
 state_dict get_optimizer_state_dict(M& model, O&& optimizers,

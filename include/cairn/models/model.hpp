@@ -62,7 +62,7 @@ public:
     void buffer(std::string_view name, T&& t) {
         add(name, std::forward<T>(t), true, false);
     }
-    /// Overload for a pointer; null: this module has none (a layer without a bias).
+    /// Overload for a pointer; null if this module has none (a layer without a bias).
     template <class T>
         requires(Tensor<T> || Sharded<T>)
     void parameter(std::string_view name, T* t, bool trainable = true) {
@@ -120,7 +120,7 @@ private:
     model_tensors found_;
 };
 
-/// A user's module whose tensors have names.
+/// A module of the user's whose tensors have names.
 ///
 /// Given `m` of type `M&`, `v` an object with the members of @ref model_visitor, and
 /// `X = model_traits<M>`:

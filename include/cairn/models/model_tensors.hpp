@@ -96,7 +96,8 @@ public:
     model_tensors only(const std::function<bool(const model_entry&)>& keep) const;
 
 private:
-    /// Visits the names of the very same elements; a transposed view of them is another tensor.
+    /// Calls `add` with each name of the same elements; a transposed view of them is another
+    /// tensor.
     template <class Add>
     void add_same(const model_entry& e, Add& add) const;
 

@@ -114,9 +114,10 @@ public:
         add(std::move(h));
     }
 
-    /// Adds a hyperparameter that has only one possible value in this optimizer: saved for PyTorch;
-    /// a different value in a checkpoint is refused with errc::unsupported. A checkpoint that does
-    /// not have it was written by an optimizer without this choice: it has the same value.
+    /// Adds a hyperparameter that has only one possible value in this optimizer: it is saved for
+    /// PyTorch, and a different value in a checkpoint is refused with errc::unsupported. A
+    /// checkpoint without it was written by an optimizer that has no such choice, i.e. the same
+    /// value.
     void fixed_hyperparameter(std::string name, value only);
 
     std::vector<optimizer_group> take() &&;

@@ -41,7 +41,7 @@ struct state_dict_options {
     /// `state.<fqn>.<name>` and `param_groups.<fqn>.<name>` instead of groups by position, so
     /// that parameters may move between groups and pipeline stages.
     bool flatten_optimizer_state_dict = false;
-    /// Only what is at or below these FQNs; empty: everything.
+    /// Only tensors at or below these FQNs; empty: all.
     std::vector<std::string> submodules{};
     fqn_rules names{};
     /// For full_state_dict and broadcast_from_rank0.

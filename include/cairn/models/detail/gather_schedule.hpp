@@ -64,7 +64,8 @@ public:
         auto const& mine = sends_[rank];
         return round < mine.size() ? mine[round] : nothing_;
     }
-    /// @throws error errc::invalid_plan if these are not as many bytes as a rank sends in a round
+    /// Checks that these are as many bytes as a rank sends in a round.
+    /// @throws error errc::invalid_plan
     void check_size(std::span<const std::byte> sent, std::size_t rank, std::size_t round) const;
 
 private:

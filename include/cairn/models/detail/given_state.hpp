@@ -38,7 +38,7 @@ struct assignment {
 /// @throws error naming the key
 CAIRN_DECL void check(const assignment& a);
 
-/// `'a', 'b', 'c' and 4 more`
+/// Returns the keys for a message, e.g. `'a', 'b', 'c' and 4 more`.
 CAIRN_DECL std::string list_keys(const std::vector<std::string>& keys);
 
 using name_set = std::set<std::string, std::less<>>;

@@ -34,8 +34,8 @@ private:
 };
 
 /// Applies a state dict to a model or to optimizers. The constructor checks all of it and changes
-/// nothing; `set_values` then sets everything that may still be refused, all or none; tensors come
-/// last and cannot fail.
+/// nothing; `set_values` then sets everything that may still be refused, all or none;
+/// `copy_tensors` is last and cannot fail.
 class state_change {
 public:
     /// @param target    Must outlive this.

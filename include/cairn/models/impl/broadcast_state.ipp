@@ -87,7 +87,7 @@ CAIRN_DECL targets_of_given find_targets(const gather_schedule& schedule,
     return out;
 }
 
-/// Decodes such a description. Tensors are this rank's own, not yet filled.
+/// Decodes what @ref describe_state returns. Tensors are this rank's own, not yet filled.
 CAIRN_DECL state_dict described_state(const gather_schedule& schedule, wire_reader& r,
                                       const targets_of_given& targets) {
     state_dict d;

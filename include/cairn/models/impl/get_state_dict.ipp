@@ -52,7 +52,7 @@ CAIRN_DECL state_dict model_dict(const model_tensors& tensors) {
     return d;
 }
 
-/// Returns all tensors of a possibly nested state dict, by dotted name.
+/// Calls `f(name, node)` for each entry of a possibly nested state dict, with its dotted name.
 template <class F>
 void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
     for (auto const& [key, n] : d) {

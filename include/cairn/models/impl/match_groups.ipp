@@ -61,13 +61,13 @@ public:
     }
     given_groups(given_groups&&) = delete;
 
-    /// Null: it is in no group.
+    /// Returns the hyperparameters of a parameter's group; null if it is in none.
     const values* of(std::string_view fqn) const {
         if (auto const it = by_member_.find(fqn); it != by_member_.end()) return it->second;
         auto const it = groups_.find(fqn);
         return it == groups_.end() ? nullptr : &it->second;
     }
-    /// Tries the other names of a tied weight if the first is in no group.
+    /// Overload that tries the other names of a tied weight if the first is in no group.
     const values* of(const optimized_parameter& p) const {
         auto const* found = of(p.fqn);
         for (auto const& other : p.other_names)

@@ -31,7 +31,7 @@ CAIRN_DECL void model_visitor::add(std::string_view name, model_entry e) {
     auto given = prefix_ + std::string(name);
     if (!found_.add(std::move(e)))
         throw error(errc::invalid_state, {.fqn = fqn,
-                                          .expected = "one tensor of this name",
+                                          .expected = "one tensor with this name",
                                           .found = "'" + seen_[fqn] + "' and '" + given + "'",
                                           .remedy = "change fqn_rules if they strip too much"});
     seen_.emplace(fqn, std::move(given));
@@ -47,7 +47,7 @@ CAIRN_DECL std::size_t model_visitor::enter(std::string_view name) {
     if (depth_ == 200)
         throw error(errc::invalid_state, {.fqn = full(name),
                                           .found = "modules nested deeper than 200",
-                                          .remedy = "does a module hold itself?"});
+                                          .remedy = "check whether a module contains itself"});
     auto const length = prefix_.size();
     prefix_.append(name).append(".");
     ++depth_;

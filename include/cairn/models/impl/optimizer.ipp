@@ -66,16 +66,16 @@ CAIRN_DECL std::vector<optimizer_group> named_groups(optimizer_visitor v,
             auto& p = groups[g].parameters[i];
             auto const* e = p.fqn.empty() ? model.find(p.id) : model.find(p.fqn);
             if (e == nullptr)
-                throw error(errc::invalid_state,
-                            {.fqn = p.fqn,
-                             .expected = "optimizers of the model's parameters",
-                             .found = "parameter " + std::to_string(i) + " of group " +
-                                      std::to_string(g) + ", " + to_string(p.id.global_shape) +
-                                      ", which the model does not name",
-                             .remedy = p.fqn.empty() && p.id.address == nullptr
-                                           ? "this rank holds none of it, so that no memory tells "
-                                             "which it is: give its FQN to v.parameter"
-                                           : ""});
+                throw error(
+                    errc::invalid_state,
+                    {.fqn = p.fqn,
+                     .expected = "parameters that the model names",
+                     .found = "parameter " + std::to_string(i) + " of group " + std::to_string(g) +
+                              ", " + to_string(p.id.global_shape) + ", which it does not name",
+                     .remedy = p.fqn.empty() && p.id.address == nullptr
+                                   ? "this rank holds no element by which to identify it: "
+                                     "pass its FQN to v.parameter"
+                                   : ""});
             p.fqn = e->fqn;
             p.other_names = model.other_names(p.fqn);
             auto const [it, fresh] = seen.emplace(p.fqn, g);
