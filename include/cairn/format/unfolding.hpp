@@ -12,15 +12,15 @@
 namespace cairn::format {
 
 /// Limits the memory that `.metadata` expands to. A key or a file name is written once for any
-/// number of chunks that refer to it, but who uses the chunks may copy it for each: a megabyte of
-/// name and a megabyte of chunks would become a terabyte.
+/// number of chunks that refer to it, but code that uses the chunks may copy it for each: a
+/// megabyte of name and a megabyte of chunks would become a terabyte.
 class unfolding {
 public:
     /// @param source  Number of encoded bytes.
     explicit unfolding(std::uint64_t source)
         : left_(allowed(source)), allowed_(left_), source_(source) {}
 
-    /// Allows for more chunks, however few bytes say what they are.
+    /// Raises the limit for more chunks, however few bytes encode them.
     /// @param chunks  At most a small multiple of the encoded bytes.
     void allow(std::uint64_t chunks) noexcept {
         left_ += each_chunk * chunks;

@@ -19,16 +19,16 @@ namespace cairn::format::native {
 /// The chunks of one tensor as rows of equal length, so that the n-th one is found without those
 /// before it.
 ///
-/// A row has a number for each column: as many bytes as the largest difference from the column's
-/// base takes, which is none where all rows are alike. Two checksums end it:
+/// A row has a number for each column, in as many bytes as the largest difference from the column's
+/// base needs: none if all rows are equal. Two checksums end a row:
 ///
 ///     columns: (width u8 · base varint) for each
 ///     row: value - base, `width` bytes each · CRC-32 of the payload · CRC-32 of the item · zeros
 ///     unusual chunks, whole: box · location within the file
 ///
-/// The columns are the offsets and the lengths of the box, a number of each for a dimension; the
-/// number of the file; the item's offset and length in it; the payload's offset and length in the
-/// item; flags.
+/// The columns are: the offsets and the lengths of the box, one of each per dimension; the number
+/// of the file; the item's offset and length in it; the payload's offset and length in the item;
+/// flags.
 class chunk_columns {
 public:
     static constexpr std::uint64_t has_layout = 1, unusual = 2;  ///< The flags.
@@ -37,12 +37,13 @@ public:
     explicit chunk_columns(std::size_t rank)
         : rank_(rank), columns_(2 * rank + further), values_(columns_.size()) {}
 
-    /// The fewest bytes that a row of so many dimensions takes.
+    /// Returns the smallest size of a row for a number of dimensions.
     static std::size_t least_bytes(std::size_t rank) noexcept {
         return 8 + 2 * std::max<std::size_t>(2, rank);
     }
 
-    /// @param file_of  Called as `file_of(i)`; the number of a chunk's file, the same each time.
+    /// @param file_of  Called as `file_of(i)`; returns the number of a chunk's file, the same each
+    ///                 time.
     template <class F>
     void put(detail::wire_writer& w, const chunk_list& chunks, F&& file_of) {
         choose(chunks, file_of);
@@ -64,10 +65,10 @@ public:
         }
     }
 
-    /// Appends `n` chunks, as the next bytes describe them.
+    /// Reads `n` chunks and appends them.
     /// @param names   Those of all files, in the order of their numbers.
     /// @param expand  Called with the number of each chunk's file.
-    /// @throws error errc::corrupt for what no chunk can be
+    /// @throws error errc::corrupt for bytes that `put` does not write
     template <class F>
     void get(detail::wire_reader& r, std::size_t n, chunk_list& chunks, const file_names& names,
              F&& expand) {
@@ -131,7 +132,7 @@ private:
     const chunk_list::row& look_at(const chunk_list& chunks, std::size_t i, std::uint32_t number) {
         auto const& at = chunks.row_of(i);
         if (stands_whole(chunks, i)) {
-            // It takes no place here.
+            // It follows the rows; its own row takes no bytes beyond those of the others.
             for (auto const& c : columns_) values_[index_of(c)] = c.base;
             value(flags) = unusual;
         } else {
@@ -163,7 +164,7 @@ private:
         }
         for (std::size_t k = 0; k < columns_.size(); ++k) {
             auto& c = columns_[k];
-            if (c.base > most[k]) c.base = most[k];  // of no chunk
+            if (c.base > most[k]) c.base = most[k];  // no chunk has this column
             c.width = 0;
             for (auto left = most[k] - c.base; left != 0; left >>= 8) ++c.width;
         }
@@ -173,7 +174,7 @@ private:
         used_ = 0;
         for (auto& c : columns_) c.at = std::exchange(used_, used_ + c.width);
         used_ += 8;  // the checksums, which make it safe to read 8 bytes of any column
-        // So that no few bytes expand to many chunks, nor to chunks of many dimensions.
+        // So that few bytes expand neither to many chunks nor to chunks of many dimensions.
         stride_ = std::max(used_, least_bytes(rank_));
     }
     void fill(chunk_list::blank to, std::span<const std::byte> checksums) {
@@ -181,7 +182,7 @@ private:
         for (auto const into : {to.offsets, to.lengths})
             for (auto& n : into) {
                 if (*from > (std::uint64_t{1} << 62))
-                    detail::wire_reader::fail("a number of absurd size");
+                    detail::wire_reader::fail("a number that is too large");
                 n = static_cast<std::int64_t>(*from++);
             }
         to.at.file = static_cast<std::uint32_t>(value(file));
@@ -190,7 +191,7 @@ private:
         to.at.length = value(length);
         to.at.has_layout = (value(flags) & has_layout) != 0;
         if (!detail::is_possible_shape(to.lengths))
-            detail::wire_reader::fail("a chunk of absurd size");
+            detail::wire_reader::fail("a chunk with too many elements");
         if (!to.at.has_layout) return;
         to.at.payload_offset = value(payload_offset);
         to.at.payload_length = value(payload_length);

@@ -19,9 +19,9 @@
 ///
 ///     body · CRC-32 of the body · length of the section u64 · magic
 ///
-/// It is read without the rest, which may be large. No pickle ends with the magic, for its last
-/// byte is a point; a cairn that does not know the section takes it for a part of the pickle, which
-/// it does not read.
+/// It is read without the rest, which may be large. No pickle ends with the magic, because its last
+/// byte is a period. A version of cairn that does not know the section treats it as part of the
+/// pickle, which it does not read.
 namespace cairn::format::native {
 
 inline constexpr std::string_view commit_magic = "cairncmt";
@@ -53,7 +53,7 @@ inline std::uint64_t commit_length_at_end(std::span<const std::byte> before_inde
         return 0;
     return cairn::detail::wire_reader(before_index.last(16)).u64();
 }
-/// The same, checked against what is there.
+/// Returns what @ref commit_length_at_end does, after checking it against the given bytes.
 /// @throws error errc::corrupt for a section longer than `before_index`
 inline std::size_t commit_section_length(std::span<const std::byte> before_index) {
     auto const n = commit_length_at_end(before_index);
@@ -62,7 +62,7 @@ inline std::size_t commit_section_length(std::span<const std::byte> before_index
     return static_cast<std::size_t>(n);
 }
 
-/// @throws error errc::corrupt, or errc::unsupported for one of a newer cairn
+/// @throws error errc::corrupt, or errc::unsupported for one of a newer version of cairn
 inline commit_record decode_commit_section(std::span<const std::byte> section) {
     using cairn::detail::wire_reader;
     if (section.size() < commit_tail_bytes) wire_reader::fail("a commit record that is too short");

@@ -23,7 +23,7 @@ namespace cairn::format::native {
 
 namespace impl {
 
-/// About as many bytes as `.metadata` takes, rather more.
+/// Returns an estimate of the size of `.metadata`, rather too large than too small.
 inline std::size_t usual_bytes(const metadata& m) {
     std::size_t n = 4096;
     for (auto const& [fqn, entry] : m.entries) {
@@ -72,7 +72,7 @@ inline std::vector<std::byte> make_metadata_file(const metadata& m, bool torch_m
 
 /// Reads `.metadata`: from the native index if cairn wrote one, after checking its CRCs and the
 /// pickle's; otherwise from the pickle. Anything after the pickle that is not a valid index is an
-/// error, so that a damaged index is never taken for a file of PyTorch's.
+/// error, so that a file with a damaged index is never mistaken for one of PyTorch's.
 /// @throws error errc::corrupt, errc::checksum_mismatch, errc::unsupported.
 inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
     metadata_file f;
@@ -119,12 +119,13 @@ inline void check_pickle_agrees(std::span<const std::byte> bytes) {
         auto const it = pickle.entries.find(fqn);
         if (it == pickle.entries.end() || it->second != entry)
             throw error(errc::corrupt, {.fqn = fqn,
-                                        .expected = "the pickle to say what the index says",
-                                        .found = "something else"});
+                                        .expected = "the same entry in the pickle and the index",
+                                        .found = "different entries"});
     }
     if (stripped.entries.size() != pickle.entries.size() || stripped.paths != pickle.paths)
-        throw error(errc::corrupt, {.expected = "the pickle to name what the index names",
-                                    .found = "other keys or paths"});
+        throw error(errc::corrupt,
+                    {.expected = "the same keys and paths in the pickle and the index",
+                     .found = "different keys or paths"});
 }
 
 }  // namespace cairn::format::native

@@ -23,7 +23,7 @@
 
 namespace cairn::format::native {
 
-/// What a checkpoint's metadata says about it as a whole.
+/// The metadata of a checkpoint as a whole, without its entries.
 struct index_heading {
     struct file {
         std::string name{};
@@ -38,7 +38,7 @@ namespace impl {
 using cairn::detail::wire_reader;
 using cairn::detail::wire_writer;
 
-/// Writes all entries and paths; then the heading, which has the files that they name.
+/// Writes all entries and paths, then the heading, which lists the files that they name.
 class content_encoder {
 public:
     content_encoder(const metadata& m, wire_writer& w) : m_(m), w_(w) {}
@@ -171,8 +171,8 @@ private:
 
 }  // namespace impl
 
-/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version,
-/// what is unsupported, the length of the content, the content of the native index, and its
+/// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version, the
+/// unsupported tensors, the length of the content, the content of the native index, and its
 /// heading.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     cairn::detail::wire_writer w;

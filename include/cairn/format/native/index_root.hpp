@@ -18,7 +18,7 @@
 
 namespace cairn::format::native {
 
-/// The last bytes of an index, which say where the rest is.
+/// The last bytes of an index, which locate the rest.
 struct index_tail {
     static constexpr std::size_t bytes = 40;
     static constexpr std::size_t block = std::size_t{64} << 10;
@@ -34,15 +34,15 @@ struct index_tail {
     std::uint64_t root_length() const noexcept { return index_length - content_length; }
 };
 
-/// What an index says without its content:
+/// The part of an index that follows its content:
 ///
 ///     index := content · root
 ///     root  := heading · CRC-32 of each 64 KiB of the content u32 · length of the content u64 ·
 ///              length of the heading u64 · CRC-32 of all before the index u32 · CRC-32 of the root
 ///              up to here u32 · length of the index u64 · index magic
 ///
-/// So whoever wants to know which save it was, and which files are its own, reads the end of
-/// `.metadata`: 4 bytes for each 64 KiB of the content, and some 50 for each file.
+/// The save and its files are thus known from the end of `.metadata`: 4 bytes for each 64 KiB of
+/// the content, and about 50 for each file.
 struct index_root {
     index_tail tail{};
     index_heading heading{};
@@ -61,7 +61,7 @@ struct index_root {
 };
 
 /// Reads the tail of a file.
-/// @param end  Its last bytes, at least as many as a tail has if it has so many.
+/// @param end   Its last bytes: at least those of a tail, or the whole file if it is shorter.
 /// @param size  Of the file.
 /// @return Nothing if it does not end in an index of this version.
 /// @throws error errc::unsupported if it ends in one of a later version;
@@ -92,7 +92,7 @@ inline std::optional<index_tail> find_index(std::span<const std::byte> end, std:
     return t;
 }
 
-/// @param bytes  Of the root: the last ones of the file.
+/// @param bytes  The root, i.e. the last bytes of the file.
 /// @throws error errc::checksum_mismatch, or errc::corrupt for a root that cairn does not write
 inline index_root decode_root(const index_tail& tail, std::span<const std::byte> bytes) {
     if (crc32(bytes.first(bytes.size() - 20)) != tail.root_crc) throw damaged_index("other bytes");
@@ -109,7 +109,7 @@ inline std::vector<std::byte> append_index(std::vector<std::byte> before, const 
                                            std::uint64_t* content_length = nullptr) {
     auto const before_crc = crc32(before);
     auto const begin = before.size();
-    cairn::detail::wire_writer w(std::move(before));  // one buffer: it may have gigabytes
+    cairn::detail::wire_writer w(std::move(before));  // one buffer: there may be gigabytes
     impl::content_encoder all(m, w);
     all.content();
     auto const root = w.size();

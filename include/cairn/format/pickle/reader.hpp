@@ -111,7 +111,8 @@ private:
                std::string_view("()]}cNIJKLMFGSTUVX").find(static_cast<char>(op)) !=
                    std::string_view::npos;
     }
-    /// Whether it is one of protocol 0 or 1, of `copyreg`'s extensions or of out-of-band buffers.
+    /// Whether it is an opcode of protocol 0 or 1, of `copyreg`'s extensions or of out-of-band
+    /// buffers.
     static bool is_pythons(std::uint8_t op) {
         return std::string_view("ILFSVPgpldio\x82\x83\x84\x97\x98").find(static_cast<char>(op)) !=
                std::string_view::npos;
@@ -198,12 +199,12 @@ private:
         auto const target = stack_[first - 1];
         if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
         auto const object = t_.kind(target) == node_kind::object;
-        if (object && k != node_kind::dict)  // as of a deque
+        if (object && k != node_kind::dict)  // e.g. of a deque
             t_.make_opaque(target);
         else if (t_.kind(target) == k || object)  // an OrderedDict is extended like a dict
             t_.extend(target, items);
         else if (t_.kind(target) != node_kind::opaque)
-            malformed("items for something that is no container");
+            malformed("items for something that is not a container");
         stack_.resize(first);
     }
 
@@ -227,7 +228,7 @@ private:
         auto const first = below(2);
         auto const module = stack_[first], name = stack_[first + 1];
         if (t_.kind(module) != node_kind::string || t_.kind(name) != node_kind::string)
-            malformed("a class name that is no string");
+            malformed("a class name that is not a string");
         stack_.resize(first);
         push(make_global(t_.text(module), t_.text(name)));
     }
@@ -249,7 +250,7 @@ private:
     void call() {
         auto const first = below(2);
         if (t_.kind(stack_[first + 1]) != node_kind::tuple)
-            malformed("a call whose arguments are no tuple");
+            malformed("a call whose arguments are not a tuple");
         push(tree::none());  // its state, until there is one
         collect(node_kind::object, first);
     }
@@ -257,7 +258,7 @@ private:
         auto const first = below(3);
         auto& keywords = stack_[first + 2];
         if (t_.kind(stack_[first + 1]) != node_kind::tuple || t_.kind(keywords) != node_kind::dict)
-            malformed("keyword arguments that are no dict");
+            malformed("keyword arguments that are not a dict");
         bool const empty = t_.children(keywords).empty();
         keywords = tree::none();
         collect(node_kind::object, first);
@@ -269,12 +270,12 @@ private:
         if (t_.kind(target) == node_kind::object)
             t_.set_state(target, state);
         else if (t_.kind(target) != node_kind::opaque)
-            malformed("a state for something that is no object");
+            malformed("a state for something that is not an object");
     }
 
     void get(std::uint64_t key) {
         if (key >= memo_.size() || memo_[key] == unset)
-            malformed("a memo entry that was never made");
+            malformed("a memo entry that was never stored");
         push(memo_[key]);
     }
     void put(std::uint64_t key) {

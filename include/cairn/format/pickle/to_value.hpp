@@ -31,7 +31,8 @@ public:
         return convert(i, 0);
     }
 
-    /// Names the classes in a tree that are not of plain values: `class a.B`, or nothing.
+    /// Returns the names of the classes in a tree that are not those of plain values, e.g. `class
+    /// a.B`; empty if there are none.
     static std::string unknown_classes(const tree& t) {
         std::set<std::string> names;
         for (std::size_t i = 0; i < t.size(); ++i) {
@@ -144,7 +145,7 @@ private:
             args.empty())
             return value::bytes_t();
         auto const name = t_.class_name(c[0]);
-        refuse(name.empty() ? "a call of something that is no class" : name);
+        refuse(name.empty() ? "a call of something that is not a class" : name);
     }
 
     /// Decodes text of code points up to 255, which protocol 2 writes for bytes.

@@ -34,7 +34,7 @@ enum class node_kind : std::uint8_t {
     set,
     global,      ///< a class or function, by name: "module\nname"; never looked up
     object,      ///< children: callable, arguments, then state (or none), then key, value, …
-    opaque,      ///< an object with list items or keyword arguments; children: as it began
+    opaque,      ///< an object with list items or keyword arguments; children: without these
     persistent,  ///< child: what torch.save calls a storage
 };
 
@@ -42,20 +42,20 @@ enum class node_kind : std::uint8_t {
     throw error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)});
 }
 
-/// For what Python would read: the pickle may be whole.
+/// Throws for a pickle that Python would read: it may be intact.
 [[noreturn]] inline void beyond_limits(std::string found) {
     throw error(errc::unsupported,
                 {.expected = "a pickle within the limits of cairn", .found = std::move(found)});
 }
 
-/// The content of a pickle as plain data: nothing is executed, calls stay calls.
+/// The content of a pickle as plain data. Nothing is executed: calls remain calls.
 ///
 /// Strings and bytes are windows on the pickle, which must outlive the tree. A node may be the
 /// child of many nodes (the pickle's memo) and even of itself: code that walks a tree must bound
 /// depth and size.
 ///
-/// The shortest opcodes are one byte, so a node takes few: all children are in one array, of which
-/// each container has a contiguous range.
+/// The shortest opcodes are one byte, so a node must be small: all children are in one array, of
+/// which each container has a contiguous range.
 class tree {
 public:
     node_id root = 0;
@@ -111,7 +111,7 @@ public:
         std::copy(more.begin(), more.end(), children_.begin() + s.first + s.size);
         s.size += n;
     }
-    /// Turns an object into an `opaque` one: what more it is made of is not kept.
+    /// Turns an object into an `opaque` one: its further content is not kept.
     void make_opaque(node_id object) { nodes_[object].kind = node_kind::opaque; }
     void set_state(node_id object, node_id state) {
         children_[stretches_[nodes_[object].payload].first + std::size_t{2}] = state;

@@ -12,7 +12,7 @@
 
 namespace cairn::format::torch {
 
-/// A tensor's item, parsed.
+/// The result of parsing a tensor's item.
 struct parsed_tensor {
     dtype type = dtype::float32;
     index_vector shape{};
@@ -33,7 +33,8 @@ class tensor_call {
 public:
     tensor_call(const pickle::tree& t, pickle::node_id i) : t_(t) {
         using pickle::node_kind;
-        if (t.kind(i) != node_kind::object) refuse("an item whose data.pkl makes no tensor");
+        if (t.kind(i) != node_kind::object)
+            refuse("an item whose data.pkl does not build a tensor");
         name_ = t.class_name(t.children(i)[0]);
         if (name_ == "torch._utils._rebuild_parameter") {
             auto const inner = args(i)[0];
@@ -45,7 +46,7 @@ public:
         }
         if (name_ != "torch._utils._rebuild_tensor_v2" &&
             name_ != "torch._utils._rebuild_tensor_v3")
-            refuse(name_.empty() ? "a call of no class" : name_);
+            refuse(name_.empty() ? "a call of something that is not a class" : name_);
         v3_ = name_.ends_with("v3");
         if (args_.size() < (v3_ ? 7u : 6u)) refuse(name_ + " with too few arguments");
     }
@@ -55,7 +56,8 @@ public:
         parsed_tensor p;
         if (t_.kind(args_[0]) != node_kind::persistent) refuse("a tensor without a storage");
         auto const id = t_.children(args_[0])[0];
-        if (t_.kind(id) != node_kind::tuple || t_.children(id).size() < 5) refuse("a bad storage");
+        if (t_.kind(id) != node_kind::tuple || t_.children(id).size() < 5)
+            refuse("a malformed storage");
         auto const s = t_.children(id);
         if (t_.kind(s[2]) != node_kind::string) refuse("a storage without a key");
         record = "data/" + std::string(t_.text(s[2]));
@@ -71,7 +73,7 @@ public:
             auto const d = dtype_of_storage(cls.starts_with("torch.") ? cls.substr(6) : cls);
             if (!d) refuse("storage " + cls);
             p.type = *d;
-            if (count > (std::uint64_t{1} << 60)) pickle::malformed("a storage of absurd size");
+            if (count > (std::uint64_t{1} << 60)) pickle::malformed("a storage that is too large");
             storage_bytes = count * size_of(p.type);
         }
         p.storage_offset = static_cast<std::uint64_t>(number(args_[1]));
@@ -103,7 +105,7 @@ private:
     }
     index_vector numbers(pickle::node_id i) const {
         if (t_.kind(i) != pickle::node_kind::tuple || t_.children(i).size() > 64)
-            pickle::malformed("a bad shape");
+            pickle::malformed("a malformed shape");
         index_vector s;
         for (auto c : t_.children(i)) s.push_back(number(c));
         return s;

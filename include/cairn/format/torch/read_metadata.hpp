@@ -63,7 +63,8 @@ private:
             if (in == module) return name;
         return {};
     }
-    /// What names another class may be whole.
+    /// Throws for an unexpected node: errc::unsupported if it names another class, since the pickle
+    /// may then be intact, otherwise errc::corrupt.
     [[noreturn]] void refuse(id i, std::string_view wanted) const {
         bool const made = t_.kind(i) == kind::object || t_.kind(i) == kind::opaque;
         auto const name = t_.class_name(made ? t_.children(i)[0] : i);
@@ -77,7 +78,7 @@ private:
                     {.expected = "metadata within the limits of cairn", .found = std::move(found)});
     }
 
-    /// The members of an object of a class, from constructor call or state.
+    /// The members of an object of a class, from its constructor call or its state.
     using member_names = std::array<std::string_view, 5>;
     struct members {
         std::span<const id> state{};  ///< Name, value, …
@@ -108,7 +109,7 @@ private:
         };
         if (t_.kind(c[2]) == kind::dict) {
             m.state = t_.children(c[2]);
-            // Searched for each of the objects that share it.
+            // It is searched once for each of the objects that share it.
             if (m.state.size() > 64) beyond_limits("an object of more than 32 members");
             for (std::size_t k = 0; k + 1 < m.state.size(); k += 2) {
                 if (t_.kind(m.state[k]) != kind::string) continue;
@@ -160,7 +161,7 @@ private:
             i = args[0];
         }
         if ((t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) || t_.children(i).size() > 64)
-            bad("something that is no shape");
+            bad("something that is not a shape");
         index_vector s;
         auto const numbers = t_.children(i);
         unfolding_.spend(numbers.size() * sizeof(std::int64_t));
@@ -180,7 +181,7 @@ private:
                 whole = false;
             }
             auto const name = string(member(info, "relative_path"));
-            // There may be one of each, referred to from many places.
+            // Each may be stored once and be referred to from many places.
             unfolding_.spend(where.first.size() + name.size());
             storage_location at;
             at.file = name;
@@ -188,14 +189,14 @@ private:
             at.length = static_cast<std::uint64_t>(number(member(info, "length")));
             if (auto const t = find(info, "transform_descriptors");
                 t && t_.kind(*t) != kind::none) {
-                if (t_.kind(*t) != kind::list) bad("transform descriptors that are no list");
+                if (t_.kind(*t) != kind::list) bad("transform descriptors that are not a list");
                 for (auto c : t_.children(*t)) {
                     unfolding_.spend(sizeof(std::string) + string(c).size());
                     at.transforms.emplace_back(string(c));
                 }
             }
             if (!locations_.try_emplace({std::move(where), whole}, std::move(at)).second)
-                bad("two places for one chunk");
+                bad("two locations for one chunk");
         }
     }
 
@@ -236,7 +237,8 @@ private:
         }
     }
 
-    /// @param unknown_type  Set to the dtype if it is not known; that of the result means nothing.
+    /// @param unknown_type  Set to the dtype if it is not known; the result's dtype is then
+    ///                      meaningless.
     tensor_metadata tensor(std::string_view fqn, id i, std::string& unknown_type) {
         auto const m = instance(i, "TensorStorageMetadata");
         tensor_metadata t;
@@ -248,7 +250,7 @@ private:
                          .found = "the shape " + to_string(t.shape)});
         unknown_type = properties(member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
-        if (t_.kind(chunks) != kind::list) bad("chunks that are no list");
+        if (t_.kind(chunks) != kind::list) bad("chunks that are not a list");
         auto const all = t_.children(chunks);
         t.chunks = chunk_list(names_, t.shape.size());
         t.chunks.reserve(std::min(all.size(), locations_.size() - used_));
@@ -283,7 +285,7 @@ private:
         return {};
     }
 
-    /// A planner of the user's may have put anything there.
+    /// Reads what is a path: a user's planner may have stored anything in `planner_data`.
     void read_paths(id i) {
         bool all = t_.kind(i) == kind::dict;
         auto const d = all ? t_.children(i) : std::span<const id>();
@@ -295,7 +297,7 @@ private:
             auto const fqn = t_.text(d[k]);
             unfolding_.spend(fqn.size());
             auto const entry = m_.entries.find(fqn);
-            // Of something unsupported, or not there, and no load needs it.
+            // The path of an unsupported or absent entry: no load needs it.
             if (entry == m_.entries.end()) continue;
             if (auto p = path(fqn, d[k + 1]))
                 m_.paths.insert_or_assign(entry->first, std::move(*p));

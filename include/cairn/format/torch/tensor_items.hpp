@@ -10,8 +10,8 @@
 
 namespace cairn::format::torch {
 
-/// Makes the items of many tensors: those of a model are of few kinds, and an item takes longer to
-/// make than a small tensor to write.
+/// Makes the items of many tensors, and keeps one of each kind: those of a model are of few kinds,
+/// and making an item takes longer than writing a small tensor.
 class tensor_items {
 public:
     /// @return Valid until the next call.
@@ -23,8 +23,8 @@ public:
     }
 
 private:
-    /// As many as the kinds of a transformer's weights, biases and optimizer states. Each takes
-    /// twice the alignment of its payload at most.
+    /// Enough for the kinds of a transformer's weights, biases and optimizer states. Each takes at
+    /// most twice the alignment of its payload.
     static constexpr std::size_t most = 16;
 
     std::deque<std::pair<tensor_spec, tensor_item>> kinds_{};

@@ -29,7 +29,7 @@ namespace cairn::format::torch {
 /// references for later occurrences, where CPython has a single object: the empty str, a str of one
 /// latin-1 character, bytes of length 0 and 1. The same holds, with some exceptions, for equal str
 /// keys of dicts, which come from literals. All other values are written in full each time; if the
-/// Python program shared them, its pickle is shorter than ours with the same content.
+/// Python program shared them, its pickle is shorter than this one with the same content.
 class value_pickler {
 public:
     static std::vector<std::byte> pickle(const value& v) {
@@ -183,7 +183,7 @@ struct item_records {
     std::vector<std::byte> pickle;
     bool checked = false;  ///< False: PyTorch's set_crc32_options turned checksums off.
 
-    /// @param limit  A longer record is refused, errc::unsupported.
+    /// @param limit  A longer record is refused with errc::unsupported.
     static item_records read(const read_at& source, std::uint64_t length, std::uint64_t limit) {
         item_records r;
         r.entries = zip::reader(source, length).entries();

@@ -29,7 +29,7 @@ namespace cairn::format::torch {
 /// so that PyTorch 2.3 can open it too.
 class metadata_writer {
 public:
-    /// @param room  For so many bytes, of which more may be appended to what is returned.
+    /// @param room  The number of bytes to reserve, also for what the caller appends to the result.
     static std::vector<std::byte> write(const metadata& m, std::size_t room) {
         metadata_writer w;
         w.p_.reserve(room);
@@ -122,7 +122,7 @@ private:
         }
         return n;
     }
-    /// A class or a function; each is an object of its own here.
+    /// A class or a function, with its number in the memo.
     struct named_global {
         std::string_view module, name;
         std::optional<std::uint32_t> number{};  ///< In the memo.
@@ -132,7 +132,7 @@ private:
         p_.global(g.module, g.name);
         g.number = p_.put();
     }
-    /// cls.__new__(cls)
+    /// Writes `cls.__new__(cls)`.
     void begin_instance(named_global& cls) {
         global(cls);
         p_.op(')');
@@ -197,7 +197,7 @@ private:
         p_.op('t');
         p_.op('b');
     }
-    /// MetadataIndex(fqn, offset) → _StorageInfo(relative_path, offset, length)
+    /// Writes `MetadataIndex(fqn, offset)` → `_StorageInfo(relative_path, offset, length)`.
     void place(const std::string& fqn, const chunk_list& chunks, std::size_t i) {
         global(index_);
         name(fqn);
