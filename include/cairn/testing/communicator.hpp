@@ -32,7 +32,7 @@ namespace cairn::testing {
 
 namespace detail {
 
-/// One call of each operation, with messages of about `size` bytes that differ from rank to rank.
+/// Calls each operation once, with messages of about `size` bytes that differ from rank to rank.
 template <Communicator Comm>
 void one_round(Comm& c, int round, std::size_t size) {
     int const me = c.rank(), n = c.size(), root = round % n;
@@ -63,7 +63,8 @@ void one_round(Comm& c, int round, std::size_t size) {
 
 }  // namespace detail
 
-/// Correct ranks, correct bytes in rank order, every root in turn, messages from 0 bytes on.
+/// Checks for correct ranks and correct bytes in rank order, with every root in turn and messages
+/// from 0 bytes on.
 /// @param largest  Bytes of the largest message. 16 MiB exceeds the plans of cairn.
 template <Communicator Comm>
 void check_exchanges(Comm& c, std::size_t largest = std::size_t{16} << 20) {
@@ -78,7 +79,7 @@ void check_exchanges(Comm& c, std::size_t largest = std::size_t{16} << 20) {
     if (largest > 0) detail::one_round(c, 3, largest);
 }
 
-/// Two groups of the same ranks, used in turn, do not mix.
+/// Checks that two groups of the same ranks, used in turn, do not mix.
 template <Communicator First, Communicator Second>
 void check_interleaved(First& a, Second& b) {
     for (int round = 0; round < 10; ++round) {
@@ -93,7 +94,7 @@ void check_interleaved(First& a, Second& b) {
     }
 }
 
-/// A root out of range is refused on every rank.
+/// Checks that a root out of range is refused on every rank.
 template <Communicator Comm>
 void check_wrong_root(Comm& c) {
     for (int root : {c.size(), -1}) {
@@ -104,7 +105,8 @@ void check_wrong_root(Comm& c) {
     }
 }
 
-/// Different operations on different ranks are an error on all of them. For two ranks or more.
+/// Checks that different operations on different ranks are an error on all of them. For two ranks
+/// or more.
 template <Communicator Comm>
 void check_mismatch(Comm& c) {
     auto const code = detail::code_of([&] {
@@ -116,15 +118,15 @@ void check_mismatch(Comm& c) {
     detail::expect(code.failed(), c.rank(), "different operations are not refused");
 }
 
-/// A rank that does not call is named once the deadline has passed, and the group is poisoned for
-/// all, including the late one. For two ranks or more.
+/// Checks that a rank that does not call is named once the deadline has passed, and that the group
+/// is poisoned for all, including the late one. For two ranks or more.
 /// @param late  The rank that calls too late.
 /// @param sync  Called once on every rank: returns when all have called it, by other means.
 template <Communicator Comm, class Sync>
 void check_deadline(Comm& c, int late, Sync sync) {
     auto const name = "rank " + std::to_string(late);
     detail::blocking<Comm> b{c};
-    b.meet();  // a group that works
+    b.meet();  // the group works
     if (c.rank() == late) {
         sync();
     } else {
@@ -147,8 +149,8 @@ void check_deadline(Comm& c, int late, Sync sync) {
     }
 }
 
-/// A waiting rank can be cancelled from another thread; the others, waiting for `absent`, which has
-/// not called, do not keep waiting either. For three ranks or more.
+/// Checks that a waiting rank can be cancelled from another thread, and that the others, waiting
+/// for `absent`, which has not called, then stop waiting too. For three ranks or more.
 /// @param sync  As above.
 template <Communicator Comm, class Sync>
 void check_cancel(Comm& c, int absent, Sync sync) {
@@ -173,10 +175,11 @@ void check_cancel(Comm& c, int absent, Sync sync) {
     }
     for (int again = 0; again < 2; ++again)
         detail::expect(detail::code_of([&] { b.meet(); }).failed(), c.rank(),
-                       "a cancelled group goes on");
+                       "a cancelled group still works");
 }
 
-/// After `cancel` without an operation under way, the next one fails. For any number of ranks.
+/// Checks that after `cancel` without an operation under way, the next one fails. For any number of
+/// ranks.
 template <Communicator Comm>
 void check_cancel_before(Comm& c) {
     bool const canceller = c.rank() == c.size() - 1;
@@ -187,7 +190,7 @@ void check_cancel_before(Comm& c) {
     detail::expect(ok, c.rank(), "not cancelled: " + code.message());
 }
 
-/// A rank whose group has been destroyed is named on all others. For two ranks or more.
+/// Checks that a rank whose group has been destroyed is named on all others. For two ranks or more.
 /// @param c     Destroyed on rank `gone`.
 template <Communicator Comm>
 void check_gone(std::optional<Comm>& c, int gone) {
@@ -200,7 +203,8 @@ void check_gone(std::optional<Comm>& c, int gone) {
                    c->rank(), "rank " + std::to_string(gone) + " is not named: " + text);
 }
 
-/// A duplicate and its original do not wait for each other, and one outlives the other.
+/// Checks that a duplicate and its original do not wait for each other, and that one may outlive
+/// the other.
 template <BackgroundCommunicator Comm>
 void check_duplicate(Comm c, std::size_t largest = 100'000) {
     auto const duplicate = [](Comm& of) {
@@ -228,7 +232,7 @@ void check_duplicate(Comm c, std::size_t largest = 100'000) {
     detail::blocking<Comm>{c}.meet();
     if (me == c.size() - 1) other.cancel();
     detail::expect(detail::code_of([&] { detail::blocking<Comm>{other}.meet(); }).failed(), me,
-                   "a cancelled duplicate goes on");
+                   "a cancelled duplicate still works");
     detail::one_round(c, 1, 20);
     { Comm const ended(std::move(c)); }
     check_exchanges(third, largest);
@@ -300,7 +304,7 @@ std::vector<std::string> communicator_suite(Make make, std::size_t largest = std
             });
         }
     } catch (const std::exception& e) {
-        failures.push_back("rank " + std::to_string(me) + " cannot go on: " + e.what());
+        failures.push_back("rank " + std::to_string(me) + " cannot continue: " + e.what());
     }
     return failures;
 }

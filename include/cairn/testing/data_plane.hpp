@@ -26,14 +26,14 @@ void broadcast_and_wait(Plane& p, memory_span m, int root, deadline by = no_dead
 
 }  // namespace detail
 
-/// Root's bytes arrive on every rank and nothing beyond them, with every root in turn, from 0 bytes
-/// on, at unaligned addresses.
+/// Checks that the root's bytes, and nothing beyond them, arrive on every rank: with every root in
+/// turn, from 0 bytes on, at unaligned addresses.
 /// @param largest  Bytes of the largest broadcast.
 template <DataPlane Plane>
 void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
     auto const must = [&](bool ok, const char* what) { detail::expect(ok, p.rank(), what); };
     must(p.rank() >= 0 && p.rank() < p.size(), "a rank outside of the plane");
-    must(std::as_const(p).serves(device_id()), "serves() denies host memory");
+    must(std::as_const(p).serves(device_id()), "serves() returns false for host memory");
     constexpr auto untouched = std::byte{0xa5};
     for (int root = 0; root < p.size(); ++root) {
         for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, largest}) {
@@ -49,7 +49,8 @@ void check_broadcasts(Plane& p, std::size_t largest = std::size_t{9} << 20) {
     }
 }
 
-/// One rank cancels instead of broadcasting: all ranks fail. The plane is unusable afterwards.
+/// Checks that all ranks fail if one cancels instead of broadcasting. The plane is unusable
+/// afterwards.
 template <DataPlane Plane>
 void check_cancelled_plane(Plane& p) {
     std::vector<std::byte> memory(100'000);
@@ -58,7 +59,7 @@ void check_cancelled_plane(Plane& p) {
     detail::expect(code.failed(), p.rank(), "no error");
 }
 
-/// A duplicate is a plane of the same ranks, and outlives its original.
+/// Checks that a duplicate is a plane of the same ranks, and outlives its original.
 template <BackgroundDataPlane Plane>
 void check_duplicate(Plane p) {
     Plane other =

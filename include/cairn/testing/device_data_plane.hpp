@@ -17,14 +17,15 @@
 /// the same function concurrently.
 namespace cairn::testing {
 
-/// Root's bytes arrive on every rank, and nothing beyond them, whichever ranks use device memory.
+/// Checks that the root's bytes, and nothing beyond them, arrive on every rank, whichever ranks use
+/// device memory.
 /// @param t        This rank's device; its stream is not used.
 /// @param largest  Bytes of the largest broadcast.
 template <DataPlane Plane, MemorySpace M>
 void check_device_broadcasts(Plane& p, const memory_under_test<M>& t,
                              std::size_t largest = std::size_t{9} << 20) {
     auto const must = [&](bool ok, const char* what) { detail::expect(ok, p.rank(), what); };
-    must(std::as_const(p).serves(t.device), "serves() denies the device");
+    must(std::as_const(p).serves(t.device), "serves() returns false for the device");
     constexpr std::size_t edge = 1;
     auto queue = t.space.open(t.device);
     auto const copied = [&](const pitched_copy& c, bool to_device) {

@@ -16,16 +16,16 @@
 #include <utility>
 #include <vector>
 
-/// What an EventSink promises beyond its syntax; for models of your own. Needs no test framework.
+/// Checks the semantics of an EventSink, for models of your own. Needs no test framework.
 namespace cairn::testing {
 
 namespace detail {
 
-/// Sends a sink what an operation of one rank sends.
+/// Sends a sink the events of an operation on one rank.
 template <EventSink S>
 class sent_events {
 public:
-    /// @param operation  Another one in each object.
+    /// @param operation  A different number for each object.
     sent_events(S sink, std::uint64_t operation, int rank, int ranks) : sink_(sink) {
         now_.verb = operation % 2 == 0 ? "load" : "async_save";
         now_.id = id_;
@@ -78,8 +78,8 @@ private:
 }  // namespace detail
 
 /// Runs all checks: whole operations, ones that fail, and ones that overlap in several threads,
-/// each with a copy of the sink. Run it with a sanitizer for threads, too.
-/// @return What failed, in words; empty: the sink keeps its promises as far as this can tell.
+/// each with a copy of the sink. Run it with ThreadSanitizer too.
+/// @return Descriptions of the failures; empty if there are none.
 template <EventSink S>
 std::vector<std::string> event_sink_suite(const S& sink) {
     std::vector<std::string> failures;

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-/// What a MemorySpace promises beyond its syntax; for models of your own. Needs no test framework.
+/// Checks the semantics of a MemorySpace, for models of your own. Needs no test framework.
 namespace cairn::testing {
 
 /// A memory space and how to use its device from outside.
@@ -28,12 +28,12 @@ template <MemorySpace M>
 struct memory_under_test {
     M& space;
     device_id device;
-    /// A stream of the user's: the one that the space takes for the producer of the tensors.
+    /// A stream of the user's: the one on which the space expects the tensors to be produced.
     typename M::queue::stream stream;
     std::function<std::byte*(std::size_t)> allocate;  ///< Device memory.
     std::function<void(std::byte*)> release;
-    /// Enqueues a write of so many bytes of this value on `stream`. The test is the better the
-    /// later it happens.
+    /// Enqueues a write of so many bytes of this value on `stream`. The later the write happens,
+    /// the better the test.
     std::function<void(std::byte*, std::byte, std::size_t)> fill;
 };
 
@@ -55,7 +55,7 @@ public:
         try {
             space_.pin({memory_, all_}, device_);
             pinned_ = true;
-        } catch (...) {  // it may fail: pageable memory then
+        } catch (...) {  // allowed: the memory is then pageable
         }
     }
     staging(staging&&) = delete;
@@ -94,7 +94,8 @@ public:
     explicit memory_space_checks(memory_under_test<M> t) : t_(std::move(t)) {}
 
     void serves_its_device() {
-        expect(std::as_const(t_.space).serves(t_.device), "serves() denies its own device");
+        expect(std::as_const(t_.space).serves(t_.device),
+               "serves() returns false for its own device");
     }
     void round_trip(bool pin) {
         for (std::size_t n :
@@ -163,7 +164,7 @@ public:
             wait(q);
             expect(all_are(host.bytes(), value), "copied before the fence's work was done");
         }
-        // A load: what was enqueued before the fence is done before the copies write.
+        // As in a load: work enqueued before the fence is done before the copies write.
         t_.fill(device.get(), std::byte{99}, n);
         fence(q, device.get(), n);
         pattern(host.bytes(), 3);
@@ -306,7 +307,7 @@ private:
 }  // namespace detail
 
 /// Runs all checks.
-/// @return What failed, in words; empty: the space keeps its promises as far as this can tell.
+/// @return Descriptions of the failures; empty if there are none.
 template <MemorySpace M>
 std::vector<std::string> memory_space_suite(const memory_under_test<M>& t) {
     std::vector<std::string> failures;

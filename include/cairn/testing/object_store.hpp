@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-/// What an ObjectStore promises beyond its syntax; for models of your own. Needs no test framework.
+/// Checks the semantics of an ObjectStore, for models of your own. Needs no test framework.
 namespace cairn::testing {
 namespace detail {
 
@@ -41,7 +41,7 @@ public:
         auto const last = std::span(part).first(97);
         r.read(4000, last);
         expect(std::equal(last.begin(), last.end(), pattern(4097).begin() + 4000),
-               "read gives bytes of another offset");
+               "read returns bytes of another offset");
         expect_error(errc::corrupt, "read beyond the end must throw errc::corrupt",
                      [&] { r.read(4000, part); });
         auto const all = s.list();
@@ -68,7 +68,7 @@ public:
                 expect(got <= std::min(n, rest.size()), "more bytes than there are");
                 expect(std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(got),
                                   rest.begin()),
-                       "read_uncached gives other bytes");
+                       "read_uncached returns other bytes");
             }
         for (auto const at : {std::uint64_t{1} << 40, UINT64_MAX - block + 1})
             expect(r.read_uncached(at / block * block, into) == 0, "bytes far beyond the end");
@@ -83,7 +83,8 @@ public:
         };
         auto const first = publish(1), second = publish(2);
         expect(second >= first, "a later change has an earlier time");
-        expect((first == 0) == (second == 0), "a time is known only at times");
+        expect((first == 0) == (second == 0),
+               "the time of a change is known for some changes only");
     }
     void threads_write_one_object() {
         store s = make_();
@@ -159,7 +160,7 @@ public:
         for (auto const& match : {first, object_tag{}})
             expect_error(
                 errc::concurrent_save,
-                "publish over a version that it was not told of must throw errc::concurrent_save",
+                "publish over a version other than the given one must throw errc::concurrent_save",
                 [&] { s.publish("m", pattern(5), match); });
         expect_content(s, "m", pattern(4));
         s.publish("m", pattern(6), std::nullopt);
@@ -220,7 +221,7 @@ public:
         s.publish("m", pattern(1), std::nullopt);
         (void)s.take_warnings();
         s.publish("m", pattern(2), std::nullopt);
-        expect(s.take_warnings().empty(), "a warning is told twice");
+        expect(s.take_warnings().empty(), "a warning is reported twice");
     }
     void absent_objects_are_errors() {
         store s = make_();
@@ -234,7 +235,7 @@ public:
         expect_error(errc::not_found,
                      "open of an object that was removed must throw errc::not_found",
                      [&] { (void)get(s, "o"); });
-        expect(!s.describe("o").empty(), "describe gives nothing");
+        expect(!s.describe("o").empty(), "describe returns an empty text");
     }
 
 private:
@@ -289,7 +290,7 @@ public:
         std::vector<std::string> found;
         for (auto const& p : s.all_places()) {
             found.push_back(p.id);
-            expect(!p.linked, "'" + p.id + "' is said to be a link");
+            expect(!p.linked, "'" + p.id + "' is reported as a link");
         }
         expect(found == s.places(), "all_places and places differ");
     }
@@ -330,7 +331,7 @@ private:
         auto const found = s.places();
         std::string names;
         for (auto const& id : found) names += " '" + id + "'";
-        expect(found == want, "wrong places, or in a wrong order:" + names);
+        expect(found == want, "wrong places, or in the wrong order:" + names);
     }
 
     Make& make_;
@@ -338,10 +339,10 @@ private:
 
 }  // namespace detail
 
-/// Runs all checks. What a store can do beyond `ObjectStore` is checked too, except its places: see
+/// Runs all checks. The optional members of a store are checked too, except its places: see
 /// @ref browsable_store_suite.
 /// @param make  Returns a store of an empty place, a different one at each call.
-/// @return What failed, in words; empty: the store keeps its promises as far as this can tell.
+/// @return Descriptions of the failures; empty if there are none.
 template <class Make>
     requires ObjectStore<std::remove_cvref_t<decltype(std::declval<Make&>()())>>
 std::vector<std::string> object_store_suite(Make make) {
@@ -370,7 +371,8 @@ std::vector<std::string> object_store_suite(Make make) {
     return failures;
 }
 
-/// The same for what a BrowsableStore promises besides.
+/// Runs the checks of what a BrowsableStore has beyond an ObjectStore. Parameter and result are
+/// those of @ref object_store_suite.
 template <class Make>
     requires BrowsableStore<std::remove_cvref_t<decltype(std::declval<Make&>()())>>
 std::vector<std::string> browsable_store_suite(Make make) {

@@ -24,9 +24,8 @@
 #include <variant>
 #include <vector>
 
-/// What a SavePlanner and a LoadPlanner promise beyond their syntax, in terms of any planner that
-/// saves and loads the whole state under the names it has; for models of your own. Needs no test
-/// framework.
+/// Checks the semantics of a SavePlanner and a LoadPlanner that save and load the whole state under
+/// its own names, for models of your own. Needs no test framework.
 namespace cairn::testing {
 namespace detail {
 
@@ -48,7 +47,7 @@ struct flat_ranks {
     std::vector<std::int32_t> last;
 };
 
-/// The row-major bytes behind a view.
+/// Returns the bytes of a view's elements, row-major.
 inline std::vector<std::byte> bytes_of(const const_tensor_view& v) {
     std::vector<std::byte> out(static_cast<std::size_t>(v.bytes()));
     copy_elements(v, {v.type, v.shape, out.data()});
@@ -57,7 +56,7 @@ inline std::vector<std::byte> bytes_of(const const_tensor_view& v) {
 
 using box_key = std::tuple<std::string, index_vector, index_vector>;
 
-/// What a save leaves for a load: metadata, and the content of each chunk and value.
+/// The result of a save: metadata, and the content of each chunk and value.
 struct saved_content {
     metadata meta{};
     std::map<box_key, std::vector<std::byte>> chunks{};
@@ -68,24 +67,25 @@ inline std::string rank_and_name(std::size_t rank, const std::string& fqn) {
     return "rank " + std::to_string(rank) + ", '" + fqn + "': ";
 }
 
-/// Takes what a planner gives for an item of its plan, and checks that it is what the item says.
+/// Takes the data that a planner returns for an item of its plan, and checks that it matches the
+/// item.
 inline void take_item(saved_content& to, const write_item& item, const item_data& data,
                       const std::string& where) {
     if (item.kind == item_kind::value) {
         auto const* const v = std::get_if<const value*>(&data);
-        expect(v != nullptr && *v != nullptr, where + "resolve_data gives no value");
+        expect(v != nullptr && *v != nullptr, where + "resolve_data returns no value");
         expect(to.meta.value(item.fqn) != nullptr, where + "the metadata does not name this value");
         expect(to.values.emplace(item.fqn, **v).second, where + "a value is written twice");
         return;
     }
     auto const* const v = std::get_if<const_tensor_view>(&data);
-    expect(v != nullptr, where + "resolve_data gives no tensor");
+    expect(v != nullptr, where + "resolve_data returns no tensor");
     expect(v->type == item.type && v->shape == item.region.shape,
-           where + "resolve_data gives a dtype or shape that the item has not");
+           where + "resolve_data returns another dtype or shape than the item's");
     auto const* const t = to.meta.tensor(item.fqn);
     expect(t != nullptr, where + "the metadata does not name this tensor");
     expect(t->type == item.type && t->shape == item.global_shape,
-           where + "the metadata has a dtype or shape that the item has not");
+           where + "the metadata has another dtype or shape than the item's");
     expect(
         to.chunks.emplace(box_key(item.fqn, item.region.offsets, item.region.shape), bytes_of(*v))
             .second,
@@ -98,7 +98,7 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     auto const n = all.flat.size();
     std::vector<std::remove_cvref_t<decltype(make())>> planners;
     std::vector<save_plan> plans;
-    // Plans travel: what a rank learns is what survives that.
+    // Plans are sent between ranks: a rank knows what the encoding preserves.
     auto const sent = [](const save_plan& p) { return decode_save_plan(encode_save_plan(p)); };
     for (std::size_t r = 0; r < n; ++r) {
         planners.push_back(make());
@@ -113,15 +113,15 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     if (joins) {
         auto const joined = dedup_save_plans(local, *joins == replica_writer::lowest_rank);
         expect(global == joined && meta == create_global_metadata(joined),
-               "create_global_save_plan does not plan as default_planner does, as joins says");
+               "create_global_save_plan does not plan as default_planner, although joins says so");
     }
     saved_content out;
     out.meta = std::move(meta);
-    // Where it is stored: tied weights twice.
+    // A location for each chunk: tied weights are stored twice.
     for (auto& [fqn, entry] : out.meta.entries)
         if (auto* const t = std::get_if<tensor_metadata>(&entry))
             t->chunks.edit_each([&, n = &fqn](chunk& c) { c.at.file = *n; });
-    expect(global.size() == n, "create_global_save_plan gives " + std::to_string(global.size()) +
+    expect(global.size() == n, "create_global_save_plan returns " + std::to_string(global.size()) +
                                    " plans for " + std::to_string(n) + " ranks");
     for (std::size_t r = 0; r < n; ++r) {
         auto const plan = planners[r].finish_save_plan(sent(global[r]));
@@ -131,7 +131,8 @@ saved_content plan_a_save(Make& make, flat_ranks& all) {
     return out;
 }
 
-/// The metadata names every chunk that is written, nothing else, and they make whole tensors.
+/// Checks that the metadata names every chunk that is written and nothing else, and that they make
+/// whole tensors.
 inline void expect_whole(const saved_content& s) {
     std::size_t chunks = 0, values = 0;
     for (auto const& [fqn, entry] : s.meta.entries) {
@@ -154,7 +155,7 @@ inline void expect_whole(const saved_content& s) {
     expect(values == s.values.size(), "values are written that the metadata does not name");
 }
 
-/// Gives a planner what an item of its plan asks for.
+/// Gives a planner the content that an item of its plan asks for.
 template <class Planner>
 void deliver(Planner& p, const read_item& item, const saved_content& s, const std::string& where) {
     if (item.kind == item_kind::value) {
@@ -182,7 +183,8 @@ void deliver(Planner& p, const read_item& item, const saved_content& s, const st
     p.commit_tensor(item, window);
 }
 
-/// The weight that is stored twice and read once, 'again' or 'rows', is a tie of stored boxes.
+/// Checks that the weight that is stored twice and read once, 'again' or 'rows', is a tie of stored
+/// boxes.
 inline void check_ties(const load_plan& plan, const std::vector<stored_tie>& ties,
                        const metadata& m, std::size_t rank) {
     auto const reads = [&](const std::string& fqn) {
@@ -192,8 +194,9 @@ inline void check_ties(const load_plan& plan, const std::vector<stored_tie>& tie
     for (auto const& tie : ties) {
         auto const where = rank_and_name(rank, tie.fqn);
         auto const *const a = m.tensor(tie.fqn), *const b = m.tensor(tie.read);
-        expect(a != nullptr && b != nullptr, where + "a tie of what is not stored");
-        expect(!reads(tie.fqn) && reads(tie.read), where + "a tie of which it does not read one");
+        expect(a != nullptr && b != nullptr, where + "a tie of a tensor that is not stored");
+        expect(!reads(tie.fqn) && reads(tie.read),
+               where + "a tie of which not exactly one tensor is read");
         for (auto const& [x, y] : tie.chunks)
             expect(x < a->chunks.size() && y < b->chunks.size() &&
                        a->chunks.region(x) == b->chunks.region(y),
@@ -229,7 +232,7 @@ std::vector<load_plan> plan_a_load(Make& make, const saved_content& s, flat_rank
     if (stay)
         for (auto& p : plans) p = {{}, {}, std::move(p.storage_data), std::move(p.planner_data)};
     auto global = planners[0].create_global_load_plan(std::move(plans));
-    expect(global.size() == n, "create_global_load_plan gives " + std::to_string(global.size()) +
+    expect(global.size() == n, "create_global_load_plan returns " + std::to_string(global.size()) +
                                    " plans for " + std::to_string(n) + " ranks");
     for (std::size_t r = 0; r < n && stay; ++r) {
         expect(global[r].items.empty() && global[r].no_items.empty(),
@@ -254,10 +257,10 @@ std::vector<load_plan> plan_a_load(Make& make, const saved_content& s, flat_rank
 }  // namespace detail
 
 /// Runs all checks of a SavePlanner: every chunk and value is written by exactly one rank, what is
-/// written is what the state holds (items fit their data), and the metadata names it all and
+/// written is what the state holds (items match their data), and the metadata names all of it and
 /// nothing else. A @ref JoiningSavePlanner plans as `default_planner` does.
 /// @param make  Returns a new planner at each call.
-/// @return What failed, in words; empty: the planner keeps its promises as far as this can tell.
+/// @return Descriptions of the failures; empty if there are none.
 template <class Make>
     requires SavePlanner<std::remove_cvref_t<decltype(std::declval<Make&>()())>>
 std::vector<std::string> save_planner_suite(Make make) {
@@ -277,8 +280,8 @@ std::vector<std::string> save_planner_suite(Make make) {
 
 /// Runs all checks of a LoadPlanner. What three ranks saved is loaded by other numbers of ranks:
 /// items lie in their chunks, windows fit their items, nothing changes before the windows are asked
-/// for, and every byte arrives. A @ref TyingLoadPlanner names what it reads under one of two names;
-/// the items of a @ref LocalLoadPlanner may stay on their rank.
+/// for, and every byte arrives. A @ref TyingLoadPlanner names the weights that it reads under one
+/// of two names; the items of a @ref LocalLoadPlanner may stay on their rank.
 /// @param make       Returns a new LoadPlanner at each call.
 /// @param make_save  Returns a new SavePlanner whose names `make`'s planners know.
 template <class Make, class MakeSave>
@@ -298,7 +301,7 @@ std::vector<std::string> load_planner_suite(Make make, MakeSave make_save) {
                 auto const before =
                     std::exchange(global, detail::plan_a_load(make, saved, all, stay));
                 detail::expect(!stay || global == before,
-                               "the global plan is another one if items stay local");
+                               "the global plan differs if items stay local");
                 for (std::size_t r = 0; r < all.states.size(); ++r) {
                     auto wrong = all.states[r]->difference(6);
                     if (all.last != source.last) wrong += "last";
@@ -309,7 +312,7 @@ std::vector<std::string> load_planner_suite(Make make, MakeSave make_save) {
         });
     return failures;
 }
-/// The same for a planner of both directions.
+/// Overload for a planner of both directions.
 template <class Make>
 std::vector<std::string> load_planner_suite(Make make) {
     return load_planner_suite(make, make);

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-/// What a Stager promises beyond its syntax; for models of your own. Needs no test framework.
+/// Checks the semantics of a Stager, for models of your own. Needs no test framework.
 namespace cairn::testing {
 namespace detail {
 
@@ -29,8 +29,8 @@ public:
             auto const mark = static_cast<std::byte>(held.size() + 1);
             held.emplace_back(take(n), mark);
             auto const b = std::as_const(held.back().first).bytes();
-            expect(b.size() == n,
-                   "take(" + std::to_string(n) + ") gives " + std::to_string(b.size()) + " bytes");
+            expect(b.size() == n, "take(" + std::to_string(n) + ") returns " +
+                                      std::to_string(b.size()) + " bytes");
             expect(reinterpret_cast<std::uintptr_t>(b.data()) % 64 == 0,
                    "memory that is not aligned to 64 bytes");
             std::fill(b.begin(), b.end(), mark);
@@ -51,7 +51,7 @@ public:
                "a lease that was assigned has other memory");
         third.end_operation();
     }
-    /// Room that a lease takes comes back with it, however it is given back.
+    /// Checks that the room of a lease is free again after it, whichever way it ends.
     void room_comes_back() {
         auto const before = s_.room();
         expect(before != 0, "no room although nothing is in use");
@@ -65,7 +65,7 @@ public:
                                               : "the destructor does not give the memory back");
         }
     }
-    /// Memory that was given up is handed out no more.
+    /// Checks that abandoned memory is not handed out again.
     void abandoned_memory_stays() {
         auto gone = take(4096);
         auto const at = gone.bytes();
@@ -79,7 +79,7 @@ public:
         expect(std::all_of(at.begin(), at.end(), [](auto b) { return b == std::byte{9}; }),
                "abandoned memory was used again");
     }
-    /// The save takes what was said to be there.
+    /// Checks that a save can take the room that was reported.
     void room_can_be_taken() {
         auto const n = std::min<std::uint64_t>(s_.room() / 2, std::uint64_t{1} << 20);
         auto l = take(static_cast<std::size_t>(n));
@@ -91,7 +91,7 @@ public:
             for (int i = 0; i < 50; ++i) {
                 auto l = take(500 + t);
                 auto const mark = static_cast<std::byte>(t + 1);
-                // Atomic, for memory that is shared by mistake is a data race otherwise.
+                // Atomic: memory shared by mistake would be a data race otherwise.
                 for (auto& b : l.bytes()) atomic(b).store(mark, relaxed);
                 std::this_thread::yield();
                 for (auto& b : l.bytes())
@@ -102,7 +102,8 @@ public:
     }
     void names_are_judged_alike() {
         for (auto const* fqn : {"", "layers.0.weight", "a"})
-            expect(s_.copies(fqn) == s_.copies(fqn), "copies() changes its mind");
+            expect(s_.copies(fqn) == s_.copies(fqn),
+                   "copies() returns different results for one name");
     }
 
 private:
@@ -122,7 +123,7 @@ private:
 }  // namespace detail
 
 /// Runs all checks. The stager should have a MiB or more, and be in use by nothing else.
-/// @return What failed, in words; empty: the stager keeps its promises as far as this can tell.
+/// @return Descriptions of the failures; empty if there are none.
 template <Stager S>
 std::vector<std::string> stager_suite(S& s) {
     std::vector<std::string> failures;

@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
-/// What a StorageWriter and the StorageReader of the same format promise beyond their syntax; for
-/// models of your own. Needs no test framework.
+/// Checks the semantics of a StorageWriter and the StorageReader of the same format, for models of
+/// your own. Needs no test framework.
 namespace cairn::testing {
 
-/// What a format can do; what it cannot is not asked of it.
+/// The abilities of a format; what it cannot do is not checked.
 struct storage_abilities {
     bool reshard = true;  ///< Loads in another layout than it was saved in.
     bool strided = true;  ///< Writes and reads memory that is not dense.
@@ -43,7 +43,7 @@ class storage_checks {
     using outcomes = std::vector<std::optional<error>>;
     static constexpr int ranks = 3;
 
-    struct injected {};  // no std::exception: models and verbs must carry anything
+    struct injected {};  // not a std::exception: models and verbs must accept any type
 
 public:
     storage_checks(MakePlace& make, storage_abilities can) : make_(make), can_(can) {}
@@ -68,7 +68,7 @@ private:
         name_ = name;
         run_check(failures_, name, std::forward<F>(f));
     }
-    /// Reports a failure, and goes on. From any thread.
+    /// Reports a failure and continues. May be called from any thread.
     void note(bool ok, const std::string& what) {
         std::lock_guard const lock(m_);
         if (!ok) failures_.push_back(name_ + ": " + what);
@@ -80,7 +80,8 @@ private:
         return all;
     }
 
-    /// Runs `f(member, rank)` on every rank; what each rank was told.
+    /// Runs `f(member, rank)` on every rank.
+    /// @return The error on each rank, if any.
     template <class F>
     static outcomes on_ranks(int n, F&& f) {
         outcomes told(static_cast<std::size_t>(n));
@@ -119,26 +120,26 @@ private:
         for (auto const& e : told)
             if (e) return note(false, std::string(what) + " fails: " + e->what());
     }
-    /// Every rank was told of one failure, that of `rank`.
+    /// Checks that every rank received one failure, that of `rank`.
     void all_blame(const outcomes& told, int rank) {
         for (auto const& e : told) {
-            if (!e) return note(false, "the failure of a call is no error on all ranks");
+            if (!e) return note(false, "the failure of a call is not an error on all ranks");
             if (e->failures().size() != 1 || e->failures()[0].where.rank != rank)
-                return note(false, "an error blames others than rank " + std::to_string(rank) +
+                return note(false, "an error names others than rank " + std::to_string(rank) +
                                        ": " + e->what());
         }
     }
     void none_dropped(const watcher& w) {
-        note(w.dropped == 0, "a completion was destroyed, and not called");
+        note(w.dropped == 0, "a completion was destroyed without having been called");
     }
-    /// The place holds the checkpoint of a seed.
+    /// Checks that the place holds the checkpoint of a seed.
     void holds(place& p, int seed, int n = ranks) {
         watcher w;
         auto states = wiped(n);
         succeeded(load(p, w, states), "a load");
         for (auto const& s : states)
             if (auto const wrong = s.difference(seed); !wrong.empty())
-                note(false, "a load gives other content than was saved: " + wrong);
+                note(false, "a load returns other content than was saved: " + wrong);
         none_dropped(w);
     }
     bool has_checkpoint(place& p) {
@@ -293,14 +294,14 @@ private:
             auto const i = static_cast<std::size_t>(r);
             if (told[i])
                 note(told[i]->state_modified() == (at == call::read),
-                     "an error says wrongly whether the state was modified");
+                     "an error states incorrectly whether the state was modified");
             if (at != call::read || (r == rank && !after))
                 note(states[i].wiped(), "the state was modified");
         }
         none_dropped(w);
     }
 
-    /// A planner that gives no window.
+    /// A planner that returns no window.
     struct blind_planner : default_planner {
         tensor_view resolve_tensor(const read_item&) { throw injected(); }
     };
@@ -335,8 +336,8 @@ private:
 
 }  // namespace detail
 
-/// Runs all checks: what was written is read bit by bit, a checkpoint exists from `finish` on and
-/// not before, a failure of any call on any rank is one error on all ranks and harms no earlier
+/// Runs all checks: what was written is read bit for bit; a checkpoint exists from `finish` on and
+/// not before; a failure of any call on any rank is one error on all ranks and damages no earlier
 /// checkpoint.
 ///
 ///     struct my_place {
@@ -349,8 +350,7 @@ private:
 /// A part that neither calls nor destroys a completion makes the suite hang, as it does any verb.
 ///
 /// @param make  Returns an empty place, a different one at each call.
-/// @return What failed, in words; empty: writer and reader keep their promises as far as this can
-/// tell.
+/// @return Descriptions of the failures; empty if there are none.
 template <class MakePlace>
 std::vector<std::string> storage_suite(MakePlace make, storage_abilities can = {}) {
     return detail::storage_checks<MakePlace>(make, can).run();

@@ -28,7 +28,7 @@ enum class call {
     sweep,
     read_metadata,
     read_values,
-    read  // a load's, besides
+    read  // of tensors; only in a load
 };
 inline const char* name_of(call c) {
     constexpr const char* names[] = {"reset", "set_up",        "prepare_local", "prepare_global",
@@ -37,8 +37,9 @@ inline const char* name_of(call c) {
     return names[static_cast<int>(c)];
 }
 
-/// Told before and after each call of each rank. What it throws is that call's failure: before,
-/// the model does not see the call; after, it does, and its result is lost.
+/// Is notified before and after each call of each rank. What it throws is that call's failure. If
+/// `before` throws, the model does not see the call; if `after` does, the call has its effect and
+/// its result is lost.
 struct watcher {
     std::function<void(call, int rank)> before = [](call, int) {};
     std::function<void(call, int rank)> after = [](call, int) {};
@@ -46,12 +47,13 @@ struct watcher {
     std::atomic<int> dropped{0};
 };
 
-/// `done`, seen through: what `then` throws when the operation succeeded is its failure.
+/// Returns a completion that calls `done`. What `then` throws when the operation succeeded is its
+/// failure.
 template <class T, class Then>
 completion<T> watched(completion<T> done, watcher& w, Then then) {
     return completion<T>(
         [done = std::move(done), &w, then](std::exception_ptr e, std::optional<T> r) mutable {
-            // A model that throws drops it on the way, as it may.
+            // A model that throws may drop the completion.
             bool const thrown = std::uncaught_exceptions() > 0;
             try {
                 if (e) std::rethrow_exception(e);
@@ -66,7 +68,7 @@ completion<T> watched(completion<T> done, watcher& w, Then then) {
         });
 }
 
-/// A model with a watcher before it.
+/// A model whose calls are reported to a watcher.
 template <class Model>
 class probe {
 public:
@@ -79,7 +81,7 @@ protected:
         f();
         w_->after(c, rank_);
     }
-    /// The beginning of a call that ends with this completion.
+    /// Reports the beginning of a call, and its end by the completion that is returned.
     template <class T>
     completion<T> begin(call c, completion<T> done) {
         w_->before(c, rank_);
@@ -92,7 +94,7 @@ private:
     watcher* w_;
 };
 
-/// A StorageWriter, watched.
+/// A StorageWriter whose calls are reported to a watcher.
 template <StorageWriter Writer>
 class probed_writer : probe<Writer> {
     using probe<Writer>::around;
@@ -145,7 +147,7 @@ public:
     }
 };
 
-/// A StorageReader, watched.
+/// A StorageReader whose calls are reported to a watcher.
 template <StorageReader Reader>
 class probed_reader : probe<Reader> {
     using probe<Reader>::around;

@@ -39,7 +39,7 @@ inline void expect(bool ok, const std::string& what) {
 }
 
 /// Expects `f` to throw an @ref error with this code.
-/// @param what  Says so, in words.
+/// @param what  Describes the expectation, for the failure's text.
 template <class F>
 void expect_error(errc code, const std::string& what, F&& f) {
     auto const thrown = why_not([&] {

@@ -17,9 +17,9 @@
 
 namespace cairn::testing::detail {
 
-/// One rank's part of a state whose every byte follows from a seed: several dtypes and ranks, 0-d
-/// and empty tensors, whole ones that all ranks hold and ones split along their rows (unevenly;
-/// on many ranks some hold nothing), one in transposed memory, and values.
+/// One rank's share of a state whose every byte follows from a seed: several dtypes and ranks, 0-d
+/// and empty tensors, whole ones that all ranks hold and ones split along their rows (unevenly; on
+/// many ranks some hold nothing), one in transposed memory, and values.
 class sample_state {
 public:
     /// @param strided  False leaves out the tensor in transposed memory.
