@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_is_stuck_is_named_and_left) {
     int status = 0;
     BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
     BOOST_TEST((WIFEXITED(status) && WEXITSTATUS(status) != 3), said);
-    BOOST_TEST(said.find("exits although the save to 'a stuck place' is still running") !=
+    BOOST_TEST(said.find("exiting although the save to 'a stuck place' is still running") !=
                    std::string::npos,
                said);
 }

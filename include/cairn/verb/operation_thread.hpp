@@ -28,9 +28,9 @@ struct operation_context {
 
 /// Makes a thread for one background operation, which may therefore block. It ends once its work
 /// does, and is joined by a later operation or at exit.
-/// @param what  Named if it is stuck at exit.
+/// @param what  The name to print if it is still running at exit.
 CAIRN_DECL operation_context new_operation_thread(std::string what);
-/// The caller's executor; its context has work as long as the result's.
+/// Returns the caller's executor, whose context has work while the result lives.
 CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on);
 /// Destroys an object on a thread of the library's, because it may own the calling thread; here if
 /// there is no memory for that.

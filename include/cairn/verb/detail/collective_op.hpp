@@ -22,15 +22,15 @@
 
 namespace cairn::detail {
 
-/// One rank's part of an operation of all ranks: carries out the decisions of a state machine, one
+/// One rank's share of an operation of all ranks: carries out the decisions of a state machine, one
 /// asynchronous step per state. Steps run on the executor, one at a time; parts are called there
 /// and nowhere else, and no step holds its thread while another rank or the storage is waited for.
 ///
 /// `Op` derives from it and has
 /// - `std::optional<event> perform(step)`: how the step ended; nothing if it continues later;
-/// - `void begin()`: tells the sinks, inside the call that starts the operation;
+/// - `void begin()`: notifies the sinks, inside the call that starts the operation;
 /// - `void finish()`: calls `end`, when the machine is done;
-/// - `void release()`: gives up all that is the caller's;
+/// - `void release()`: releases everything that is the caller's;
 /// - `error broken(const std::exception_ptr&)`: the error of an operation that cannot report this
 ///   failure to the others; may throw;
 /// - `std::exception_ptr broken_without_memory()`: one that was made before, or null.
@@ -54,7 +54,7 @@ protected:
     using step = typename Fsm::step;
     using event = typename Fsm::event;
 
-    /// @param sinks  Told of the phases.
+    /// @param sinks  Notified of the phases.
     /// @param then   Called once, as the last step.
     collective_op(surroundings in, erased_communicator& ranks, int coordinator,
                   std::chrono::milliseconds exchange_timeout, const erased_sinks& sinks, ended then)
@@ -81,7 +81,7 @@ protected:
         clock_.enter(phase);
         return ends_work(std::forward<F>(f), nullptr);
     }
-    /// As `worked`, for a step that `start(f)` starts and that ends by calling `f`.
+    /// Does what `worked` does, for a step that `start(f)` starts and that ends by calling `f`.
     template <class Start, class F>
     std::optional<event> works(const char* phase, Start start, F then) {
         clock_.enter(phase);
@@ -151,9 +151,9 @@ protected:
         if (cancelled()) throw error(errc::cancelled, {.rank = ranks_->rank()});
     }
 
-    /// Whether the end is still to be told.
+    /// Whether the end has not been reported yet.
     bool running() const noexcept { return then_ != nullptr; }
-    /// Nothing of the caller's is used after this.
+    /// Reports the end. Nothing of the caller's is used afterwards.
     void end(std::exception_ptr e, Report r) noexcept {
         clock_.end(e);
         ranks_.reset();  // refers to a part
@@ -216,7 +216,8 @@ private:
         clock_.stop();
         return Fsm::event_of(mine_.failures);
     }
-    /// There is too little memory to report a failure: the other ranks must not wait.
+    /// Ends an operation that has too little memory to send a failure: the other ranks must not
+    /// wait.
     void fail(std::exception_ptr e) noexcept {
         if (!running()) return;
         ranks_->cancel();

@@ -21,7 +21,7 @@
 namespace cairn::detail {
 
 /// The exchanges of one save or load; each rank's failures travel with its data. A failure in a
-/// result is one of the exchange itself. No thread waits: results are handed on by the executor.
+/// result is one of the exchange itself. No thread waits: results are passed on by the executor.
 class exchange {
 public:
     template <class T>
@@ -51,21 +51,21 @@ public:
     /// Cancels the group on all ranks: after a fatal error the others must not wait for this rank.
     void cancel() noexcept { comm_.cancel(); }
 
-    /// Hands on all ranks' outcomes, in rank order, on the coordinator; none elsewhere.
+    /// Passes `f` all ranks' outcomes, in rank order, on the coordinator; none elsewhere.
     void gather(const outcome& mine, then<std::vector<outcome>> f) {
         call_part<std::vector<message>>(
             in_.executor,
             [&](auto done) { comm_.gather(encoded(mine), root_, by(), std::move(done)); },
             decoding(std::move(f)));
     }
-    /// Hands on all ranks' outcomes, on every rank.
+    /// Passes `f` all ranks' outcomes, on every rank.
     void all_gather(const outcome& mine, then<std::vector<outcome>> f) {
         call_part<std::vector<message>>(
             in_.executor,
             [&](auto done) { comm_.all_gather(encoded(mine), by(), std::move(done)); },
             decoding(std::move(f)));
     }
-    /// Hands on the coordinator's outcome, on every rank.
+    /// Passes `f` the coordinator's outcome, on every rank.
     void broadcast(const outcome& mine, then<outcome> f) {
         call_part<message>(
             in_.executor,
@@ -78,7 +78,7 @@ public:
                                    [](const message& m) { return decode_outcome(m); }));
             });
     }
-    /// Hands on the coordinator's payload for this rank or, if there is none, the failures, which
+    /// Passes `f` the coordinator's payload for this rank or, if there is none, the failures, which
     /// are sent to all ranks as one message.
     /// @param failures  The coordinator's; ignored elsewhere.
     /// @param payloads  One per rank on the coordinator if there are no failures; ignored
@@ -138,7 +138,7 @@ private:
 
     const surroundings& in_;
     erased_communicator& comm_;
-    int rank_, size_;  ///< A user's group may throw when it is asked: only once.
+    int rank_, size_;  ///< Asked for only once: a user's group may throw.
     int root_;
     std::chrono::milliseconds timeout_;
 };

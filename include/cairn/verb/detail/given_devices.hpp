@@ -16,19 +16,19 @@
 
 namespace cairn::detail {
 
-/// Where the memory spaces among the parts of a verb end up.
+/// What holds the memory spaces among the parts of a verb.
 enum class space_holder {
     caller,     ///< They are referred to: the verb blocks.
     operation,  ///< Moved, or copied if that is possible, so that they live as long as needed.
 };
 
-/// A memory space for as long as an operation, or an object, needs it: moved, copied if that is
-/// possible, or else the caller's.
+/// Returns a memory space for as long as an operation, or an object, needs it: moved, copied if
+/// that is possible, and otherwise the caller's.
 template <class Part>
 any_memory_space space_of(std::remove_reference_t<Part>& part) {
     using space = std::remove_cvref_t<Part>;
     static_assert(!std::is_const_v<std::remove_reference_t<Part>>,
-                  "a memory space is used to open queues: give one that is not const");
+                  "a memory space is used to open queues: pass one that is not const");
     if constexpr (!std::is_lvalue_reference_v<Part>)
         return any_memory_space::own(std::move(part));
     else if constexpr (std::copy_constructible<space>)
@@ -51,7 +51,7 @@ void add_space(state_devices& to, std::remove_reference_t<Part>& part) {
 
 /// Makes the devices of an operation from the memory spaces among its parts, fenced. Called inside
 /// the initiating call.
-/// @param kept  More of them, which outlive the operation.
+/// @param kept  More memory spaces, which outlive the operation.
 template <space_holder Holder, class... Parts>
 std::shared_ptr<state_devices> devices_of(const flat_state& state, std::tuple<Parts...>& parts,
                                           std::span<const any_memory_space> kept = {}) {

@@ -21,7 +21,7 @@
 namespace cairn::detail {
 
 /// The lane of an asynchronous verb: a duplicate of a communicator, or data plane, that the caller
-/// lent and goes on using.
+/// lent and continues to use.
 /// @tparam Ref  `communicator_ref` or `data_plane_ref`.
 template <class Part, template <class> class Ref>
 class lane {
@@ -46,9 +46,10 @@ public:
     Ref<Part>* erased() noexcept { return ref_ ? &*ref_ : nullptr; }
 
 private:
-    /// The other ranks must not wait for one that fails. Inside this call only: after it, what was
-    /// lent may end before its duplicate is made. A call that throws before that has failed: if its
-    /// duplicate is made later, that is cancelled too, because other ranks may hold theirs.
+    /// Duplicates `of`, and cancels it if that fails, because the other ranks must not wait. It
+    /// does so inside this call only: after it, what was lent may end before its duplicate is made.
+    /// A call that throws before that has failed: if its duplicate is made later, that is cancelled
+    /// too, because other ranks may hold theirs.
     static void duplicate(Part& of, deadline by, completion<Part> done) {
         enum { under_way, made, failed, thrown };
         struct call {
@@ -77,7 +78,7 @@ private:
     std::optional<Ref<Part>> ref_{};
 };
 
-/// Stands for the lane of a part that was moved in, or not given.
+/// Stands for the lane of a part that was moved in, or not passed.
 struct no_lane {
     template <class... Args>
     static void open(Args&&...) = delete;

@@ -15,7 +15,7 @@ namespace cairn::detail {
 
 /// An executor that keeps its io_context alive. A backend's thread that posts may still be inside
 /// the context when what it has posted has run: a context that ended with its operation would then
-/// be used after its end. Copies are no work.
+/// be used after its end. Copies do not count as work.
 class owning_executor {
 public:
     explicit owning_executor(std::shared_ptr<boost::asio::io_context> io) : io_(std::move(io)) {}

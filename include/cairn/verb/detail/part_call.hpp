@@ -60,7 +60,8 @@ void call_part(const boost::asio::any_io_executor& on,
             } catch (...) {  // no memory
             }
         }
-        /// @return Whether the other half has ended.
+        /// Notes that one half, the call or its completion, has ended.
+        /// @return Whether the other half has ended too.
         bool ended() {
             std::lock_guard const lock(m);
             return std::exchange(half, true);
@@ -75,7 +76,7 @@ void call_part(const boost::asio::any_io_executor& on,
             auto const next = std::exchange(then, nullptr);
             try {
                 next(std::move(result));
-            } catch (...) {  // no memory to go on: what is waiting ends as if it was dropped
+            } catch (...) {  // no memory to continue: what is waiting ends as if dropped
             }
         }
     };

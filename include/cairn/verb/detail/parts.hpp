@@ -86,7 +86,7 @@ constexpr bool in_background() {
 template <class... Parts>
 inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
 
-/// Makes a part that the caller did not give, and its erased form; `owner` keeps both, after what
+/// Makes a part that the caller did not pass, and its erased form; `owner` keeps both, after what
 /// it kept before.
 /// @tparam Ref  `communicator_ref<…>` or another of its kind.
 template <class Ref, class Part>

@@ -28,7 +28,7 @@ public:
 
     const std::shared_ptr<cairn::activity>& activity() const noexcept { return activity_; }
 
-    /// Tells the sinks, if there are any, that the verb begins; see `observation`.
+    /// Notifies the sinks, if there are any, that the verb begins; see `observation`.
     void begin(const char* verb, std::string_view id, int rank, int ranks) noexcept {
         if (seen_) seen_->begin(verb, id, rank, ranks);
     }
@@ -48,7 +48,7 @@ public:
         activity_->enter(phase);
         if (seen_) seen_->enter(phase);
     }
-    /// Adds to what the current phase will move, for the sinks.
+    /// Adds to the total of what the current phase will move, for the sinks.
     /// @param count  Returns bytes and items; not called if there are no sinks.
     template <class Count>
     void expect(Count count) {
@@ -56,7 +56,7 @@ public:
         std::pair<std::uint64_t, std::uint64_t> const bytes_and_items = count();
         seen_->expect(bytes_and_items.first, bytes_and_items.second);
     }
-    /// All that the current phase was expected to move has moved.
+    /// Reports that everything that the current phase was expected to move has moved.
     void moved_rest() noexcept {
         if (seen_ && current_ != nullptr) seen_->moved_rest();
     }

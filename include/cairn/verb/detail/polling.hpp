@@ -20,7 +20,8 @@
 
 namespace cairn::detail {
 
-/// @param copies  "copies from cuda:0"
+/// Describes the error of copies that have not completed in time.
+/// @param copies  E.g. "copies from cuda:0".
 inline error_context late_copies(const std::string& copies, const std::string& fqn) {
     return {.fqn = fqn,
             .expected = copies + " to complete within exchange_timeout",
@@ -28,7 +29,7 @@ inline error_context late_copies(const std::string& copies, const std::string& f
             .remedy = "if a kernel that they wait for takes that long, raise exchange_timeout"};
 }
 
-/// Waits for what can only be asked for, such as a device's copies: asks now and then, on the
+/// Waits for something that sends no notification, such as a device's copies: polls on the
 /// executor, and holds no thread meanwhile.
 class polling {
 public:
@@ -40,7 +41,7 @@ public:
 
     /// Calls `over` until it returns true, and then `f`, on the executor: with a failure if `over`
     /// throws, or has not returned true within `timeout`. `f` keeps this alive.
-    /// @param late  Says what is waited for, for the error.
+    /// @param late  Describes what is waited for, for the error.
     void run(std::function<bool()> over, std::chrono::milliseconds timeout,
              std::function<error_context()> late, then f) {
         over_ = std::move(over);
@@ -64,7 +65,7 @@ private:
             if (over || failure) break;
             try {
                 return again(f);
-            } catch (...) {  // no memory: what is being copied is waited for all the same
+            } catch (...) {  // no memory: the copies are waited for nevertheless
                 std::this_thread::sleep_for(pause_);
             }
         }

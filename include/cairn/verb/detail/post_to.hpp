@@ -11,10 +11,10 @@
 
 namespace cairn::detail {
 
-/// A call of a member function, which keeps alive what it is called on. Of one type for all, since
-/// Asio instantiates many functions (180 with g++ 12) for each type that it is to post; and unlike
-/// a std::function it takes no memory and is copied without exceptions, so that an operation goes
-/// on where there is no memory left.
+/// A call of a member function, which keeps alive what it is called on. There is one type for all
+/// calls, since Asio instantiates many functions (180 with g++ 12) for each type that it posts; and
+/// unlike a std::function it takes no memory and is copied without exceptions, so that an operation
+/// continues if there is no memory left.
 class posted_call {
 public:
     template <auto Member, class T>

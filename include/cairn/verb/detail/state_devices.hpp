@@ -24,7 +24,7 @@ struct state_device {
     std::string fqn;                       ///< The first tensor on it.
     any_copy_queue::ticket fenced = 0;     ///< Reached when the tensors have been produced.
     std::vector<const_tensor_view> all{};  ///< Its tensors, until they are fenced.
-    /// The addresses of its tensors, from … up to, in order and disjoint.
+    /// The addresses of its tensors, begin and end of each range, in order and disjoint.
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges{};
 
     /// Whether copies between its tensors and host memory may be enqueued now. If that memory is
@@ -44,8 +44,8 @@ public:
     CAIRN_DECL void add(any_memory_space s, bool kept);
 
     /// Orders later copies after the work that produces the tensors. Called inside the initiating
-    /// call of the verb, on the caller's thread. What fails is thrown by `check`, so that this rank
-    /// can tell the others.
+    /// call of the verb, on the caller's thread. Failures are thrown by `check`, so that this rank
+    /// can report them to the others.
     CAIRN_DECL void fence(const flat_state& state) noexcept;
     /// @param all  Whether every device needs a memory space. A planner of the user's may stage
     ///             tensors itself.
@@ -53,10 +53,10 @@ public:
         if (refused_) std::rethrow_exception(refused_);
         if (all && missing_) std::rethrow_exception(missing_);
     }
-    /// Whether it is host memory, or there is a memory space for it.
+    /// Whether a view is of host memory, or there is a memory space for it.
     CAIRN_DECL bool serves(const const_tensor_view& v) const;
     /// Returns the device of a tensor; null for host memory, and for a view without elements.
-    /// @throws error errc::unsupported without a memory space, and for memory that was no part of
+    /// @throws error errc::unsupported without a memory space, and for memory that was not part of
     /// the state when the operation was started: nothing orders copies after the work that produces
     /// it
     CAIRN_DECL state_device* of(const const_tensor_view& v, const std::string& fqn);

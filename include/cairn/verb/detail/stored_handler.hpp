@@ -27,12 +27,12 @@
 
 namespace cairn::detail {
 
-/// Says what went wrong where nobody can be told: one line on standard error.
+/// Prints an error that cannot be reported otherwise: one line on standard error.
 inline void print_unclaimed(const std::exception_ptr& e) noexcept {
     try {
         std::fprintf(stderr, "cairn: %s\n", text_of(e).c_str());
     } catch (...) {  // no memory for the text
-        std::fputs("cairn: an error that nobody claimed\n", stderr);
+        std::fputs("cairn: an error that could not be reported\n", stderr);
     }
 }
 /// Passes such an error to the function of an option, if there is one; prints it otherwise.
@@ -52,7 +52,7 @@ template <template <class...> class T, class... A, class... B>
 inline constexpr bool is_of_one_template<T<A...>, T<B...>> = true;
 
 /// The executors of handlers that name none, and of futures: they run on threads of Asio's, which
-/// nobody has in a forked child, and which are waited for at its exit.
+/// do not exist in a forked child, although its exit waits for them.
 template <class Executor>
 inline constexpr bool is_anywhere =
     std::is_same_v<Executor, boost::asio::system_executor> ||
@@ -111,7 +111,7 @@ class stored_handler {
                 }
             });
         }
-        /// To ask such an executor for its context would make Asio's threads.
+        /// Asking such an executor for its context would start Asio's threads.
         static std::shared_ptr<context_gate> gate([[maybe_unused]] const executor& on) {
             if constexpr (is_anywhere<executor>)
                 return std::make_shared<context_gate>();

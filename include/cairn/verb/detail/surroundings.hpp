@@ -12,8 +12,8 @@
 
 namespace cairn::detail {
 
-/// What a save or load takes from outside beside its parts: where it runs, what time it is, and
-/// chance. Simulations of whole jobs replace all three.
+/// What a save or load uses besides its parts: the executor, the clock and random ids. Simulations
+/// of whole jobs replace all three.
 struct surroundings {
     boost::asio::any_io_executor executor{};
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;

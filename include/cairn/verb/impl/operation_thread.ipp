@@ -54,7 +54,8 @@ public:
             ended_.wait_for(lock, std::min(exit_timeout().load(), std::chrono::milliseconds(100)));
         for (auto& t : threads_) {
             if (!t.state->load())
-                std::fprintf(stderr, "cairn: exits although %s is still running\n", t.what.c_str());
+                std::fprintf(stderr, "cairn: exiting although %s is still running\n",
+                             t.what.c_str());
         }
         auto last = std::exchange(threads_, {});
         lock.unlock();
@@ -118,7 +119,8 @@ CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on) {
 }
 CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {
     try {
-        auto const there = new_operation_thread("the end of what its executor has dropped");
+        auto const there =
+            new_operation_thread("the end of an operation that its executor has dropped");
         boost::asio::post(there.executor, [w = std::move(what)]() mutable { w.reset(); });
     } catch (...) {  // no memory or no thread
     }

@@ -13,7 +13,7 @@
 
 namespace cairn::detail {
 
-/// The addresses of a view's elements. Not all views have been checked: strides may be any.
+/// Returns the addresses of a view's elements. Not all views have been checked: strides may be any.
 inline std::pair<std::uintptr_t, std::uintptr_t> addresses_of(const const_tensor_view& v) {
     auto const size = static_cast<std::uintptr_t>(size_of(v.type));
     auto first = reinterpret_cast<std::uintptr_t>(v.data), last = first;
@@ -82,7 +82,7 @@ CAIRN_DECL void state_devices::fence(const flat_state& state) noexcept {
     }
 }
 CAIRN_DECL void state_devices::note(const const_tensor_view& v, const std::string& fqn) {
-    // The planner refuses a view that makes no sense.
+    // The planner refuses an invalid view.
     if (is_host(v.device.kind) || v.data == nullptr || v.strides.size() != v.shape.size() ||
         std::any_of(v.shape.begin(), v.shape.end(), [](auto n) { return n <= 0; }))
         return;
@@ -127,10 +127,10 @@ CAIRN_DECL state_device* state_devices::of(const const_tensor_view& v, const std
     (void)spaces_.serving(v.device, fqn);
     throw error(errc::unsupported,
                 {.fqn = fqn,
-                 .expected = "host memory, or memory of the state that the call was given",
+                 .expected = "host memory, or memory of the state that was passed",
                  .found = "other memory of " + to_string(v.device),
                  .remedy = "copies are ordered after the work on the tensors that the state has "
-                           "when the call is made: make the planner give those, or host memory"});
+                           "when the call is made: let the planner return those, or host memory"});
 }
 
 }  // namespace cairn::detail
