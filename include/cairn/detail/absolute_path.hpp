@@ -10,7 +10,7 @@
 namespace cairn::detail {
 
 /// Returns the path from the root, so that a program that keeps it may change its directory. `..`
-/// stays: what it leads to depends on links. A relative path stays what it is if the working
+/// is kept: what it leads to depends on links. A relative path is returned unchanged if the working
 /// directory was removed.
 inline std::filesystem::path absolute_path(const std::filesystem::path& p) {
     std::error_code gone;

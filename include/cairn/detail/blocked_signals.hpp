@@ -12,9 +12,9 @@
 
 namespace cairn::detail {
 
-/// While it lives, this thread handles no signals but those that report what the thread itself
-/// does (a bad access, an abort, a profiler's tick). New threads inherit that: a handler of the
-/// trainer's is not to run on a thread that it does not know.
+/// While it lives, this thread handles no signals but those that report what the thread itself does
+/// (a bad access, an abort, a profiler's tick). New threads inherit that: a signal handler of the
+/// trainer's must not run on a thread that it does not know.
 class blocked_signals {
 public:
     blocked_signals() noexcept {
@@ -34,8 +34,9 @@ private:
     bool blocked_;
 };
 
-/// Makes a system call that may exceed the limit of file sizes (`ulimit -f`): that is EFBIG then,
-/// and no SIGXFSZ, which would end the program. One that was pending before stays so.
+/// Makes a system call that may exceed the limit of file sizes (`ulimit -f`): it then fails with
+/// EFBIG, and without a SIGXFSZ, which would end the program. A SIGXFSZ that was pending before
+/// remains pending.
 /// @return its result, with its errno
 template <class F>
 auto without_sigxfsz(F&& call) noexcept {

@@ -18,9 +18,9 @@
 
 namespace cairn::detail {
 
-/// Holds what other threads keep for an execution context and what must not outlive it: executors,
-/// work guards, handlers. The shutdown of the context waits for those that use them at that moment,
-/// and destroys them. Threads: any.
+/// Holds objects that other threads keep for an execution context and that must not outlive it:
+/// executors, work guards, handlers. The shutdown of the context waits for those that use them at
+/// that moment, and destroys them. Threads: any.
 class context_gate {
 public:
     struct kept {
@@ -28,10 +28,10 @@ public:
     };
     using place = std::list<std::unique_ptr<kept>>::iterator;
 
-    /// Returns the gate of a context; made at first use.
+    /// Returns the gate of a context, which is made at first use.
     CAIRN_DECL static std::shared_ptr<context_gate> of(boost::asio::execution_context& context);
 
-    /// While one lives that is true, the context does not end.
+    /// Keeps the context from ending while it lives, if it converts to true.
     class pass {
     public:
         CAIRN_DECL explicit pass(context_gate& gate);
@@ -49,10 +49,10 @@ public:
         pass* outer_ = nullptr;  ///< Of this thread.
     };
 
-    /// Destroys at once what comes after the end.
+    /// Adds an object. One that is added after the end is destroyed at once.
     CAIRN_DECL place add(std::unique_ptr<kept> what);
     CAIRN_DECL void remove(place at);
-    /// The context ends. Twice is once.
+    /// Called when the context ends; a second call does nothing.
     CAIRN_DECL void close() noexcept;
 
 private:
@@ -91,7 +91,7 @@ private:
     context_gate::place at_;
 };
 
-/// Returns the gate of an executor's context; of one that names no context, a gate that stays open.
+/// Returns the gate of an executor's context; for one without a context, a gate that stays open.
 template <class Executor>
 std::shared_ptr<context_gate> gate_of(const Executor& on) {
     using boost::asio::execution::context_t;
@@ -104,7 +104,7 @@ std::shared_ptr<context_gate> gate_of(const Executor& on) {
 }
 
 /// Returns an executor that posts to the given one until that one's context ends, and afterwards
-/// destroys what is posted. Copies are no work, and may outlive the context.
+/// destroys what is posted. Copies do not count as work, and may outlive the context.
 CAIRN_DECL boost::asio::any_io_executor until_context_ends(boost::asio::any_io_executor on);
 
 }  // namespace cairn::detail

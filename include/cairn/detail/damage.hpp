@@ -10,9 +10,9 @@
 
 namespace cairn::detail {
 
-/// Whether an error says that what is stored is wrong. Not if storage failed, memory did not
-/// suffice, or this version cannot read it: then the checkpoint may be whole. The only list of
-/// such errors.
+/// Whether an error means that stored data is damaged. It does not if storage failed, memory did
+/// not suffice, or this version cannot read the data: the checkpoint may then be intact. This is
+/// the only list of such errors.
 inline bool is_damage(std::error_code code) {
     constexpr std::array damage{errc::corrupt, errc::checksum_mismatch, errc::invalid_plan,
                                 errc::missing_file, errc::foreign_file};

@@ -27,9 +27,9 @@ inline std::optional<std::string> read_environment(const char* name) {
     return v;
 }
 
-/// The environment as a call has found it that starts an operation. For as long as one lives,
-/// `read` tells what the latest of them has found: no other thread may look at the environment
-/// itself, because the program may change it meanwhile.
+/// A copy of the environment, made in the call that starts an operation. While one lives, `read`
+/// uses the latest copy: no other thread may read the environment itself, because the program may
+/// change it meanwhile.
 class noted_environment {
 public:
     noted_environment() noexcept {
@@ -41,7 +41,7 @@ public:
             for (auto const* const* v = ::environ; v != nullptr && *v != nullptr; ++v)
                 now.emplace_back(*v);
             n.variables = std::move(now);
-        } catch (const std::exception&) {  // no memory: as an earlier call has found it
+        } catch (const std::exception&) {  // no memory: the copy of an earlier call is used
         }
     }
     noted_environment(noted_environment&&) = delete;
@@ -52,7 +52,7 @@ public:
         if (--n.living == 0) n.variables.clear();
     }
 
-    /// An `environment`, for what an operation reads on whatever thread.
+    /// An `environment` that an operation may call on any thread.
     static std::optional<std::string> read(const char* name) {
         auto& n = of_process();
         std::lock_guard const lock(n.m);

@@ -20,7 +20,7 @@ class wire_writer;
 /// Converts one rank's exception to a failure that can be sent.
 CAIRN_DECL rank_failure failure_from(const std::exception_ptr& e, int rank);
 
-/// Returns all failures of an exception: those of each rank, if it has crossed ranks.
+/// Returns all failures of an exception: those of each rank, if it was sent between ranks.
 CAIRN_DECL std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank);
 
 /// Returns a readable text for an exception of any type.
@@ -43,8 +43,8 @@ struct outcome {
 
 CAIRN_DECL outcome failed_outcome(const std::exception_ptr& why, int rank);
 
-/// Runs this rank's share of a step, which returns what it tells the others; an exception becomes
-/// this rank's failure.
+/// Runs this rank's share of a step, which returns what it sends to the others; an exception
+/// becomes this rank's failure.
 template <class F>
 outcome attempt(int rank, F&& f) {
     outcome o;
@@ -67,11 +67,11 @@ CAIRN_DECL std::vector<std::byte> encode_failures_follow();
 
 CAIRN_DECL outcome decode_outcome(std::span<const std::byte> m);
 
-/// Frees each message when it is decoded: they may be large.
+/// Decodes all ranks' messages. Frees each when it is decoded: they may be large.
 CAIRN_DECL std::vector<outcome> decode_outcomes(std::vector<std::vector<std::byte>> all);
 
-/// Returns the failures in all ranks' messages, in rank order; equal ones are merged, and of very
-/// many only the first are listed. Empty if no rank failed.
+/// Returns the failures in all ranks' messages, in rank order; equal ones are merged, and if there
+/// are very many, only the first are listed. Empty if no rank failed.
 CAIRN_DECL std::vector<rank_failure> collect_failures(const std::vector<outcome>& all);
 /// @throws error with each failed rank's own error, if any failed; the state is unchanged
 CAIRN_DECL void throw_failures(const std::vector<outcome>& all);

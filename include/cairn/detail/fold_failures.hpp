@@ -41,7 +41,8 @@ inline std::string to_string(const std::vector<rank_range>& ranges) {
 }
 
 /// Merges the failures of all ranks into what every rank receives: those that differ only in the
-/// rank become one; of many kinds the first are listed, of the others only their ranks.
+/// rank become one; if there are many kinds, the first are listed, and only the ranks of the
+/// others.
 class failure_folder {
 public:
     static constexpr std::size_t most = 64;

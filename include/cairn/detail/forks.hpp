@@ -8,15 +8,15 @@
 #include <new>
 #include <utility>
 
-/// What a forked child has of its parent's: none of its threads, so that no lock of theirs is ever
-/// released there, and by itself all of its descriptors. The handlers at fork call functions only
-/// that are async-signal-safe; they neither allocate nor lock.
+/// What makes forked children work. A child has none of its parent's threads, so that locks which
+/// they hold are never released there, and would have all of its descriptors. The handlers at fork
+/// call only functions that are async-signal-safe; they neither allocate nor lock.
 namespace cairn::detail {
 
 /// Counts the forks between the program's first process and this one.
 CAIRN_DECL unsigned fork_count() noexcept;
 
-/// The process in which an object was made, for members that serve only there.
+/// The process in which an object was made, for members that work only there.
 class home_process {
 public:
     home_process() noexcept : forks_(fork_count()) {}
@@ -26,19 +26,20 @@ private:
     unsigned forks_;
 };
 
-/// A function that forked children call before anything else runs in them; never taken back.
+/// A function that forked children call before anything else runs in them; never removed.
 struct child_hook {
     void (*run)(void*) noexcept = nullptr;
     void* with = nullptr;
     child_hook* next = nullptr;
 };
-/// @param h  Lives until the program ends. Async-signal-safe, as in a child after `fork`.
+/// @param h  Lives until the program ends. Its function is async-signal-safe, as a child requires.
 CAIRN_DECL void add_child_hook(child_hook& h) noexcept;
 
-/// An object of the process, which is never destroyed, and of which a forked child has a new one:
-/// its locks are free, and it knows no threads of the parent's. What the other one refers to stays
-/// allocated. A member `in_child()` of it is called in the child before that.
-/// @tparam T  To make one takes no memory, and no lock.
+/// An object of the process, which is never destroyed. A forked child has a new one, whose locks
+/// are free and which refers to none of the parent's threads; what the parent's object refers to
+/// stays allocated. A member `in_child()` of the parent's object is called in the child before
+/// that.
+/// @tparam T  Its default constructor neither allocates nor locks.
 template <class T>
 class per_process {
 public:
@@ -60,8 +61,9 @@ private:
     child_hook hook_{};
 };
 
-/// While it lives, a fork waits, for a moment at most: a descriptor that this thread opens is noted
-/// below before a child can have it, and one that it closes is closed before that.
+/// While it lives, a fork waits, for a moment at most: a descriptor that this thread opens is
+/// passed to @ref close_in_children before a child can have it, and one that it closes is closed
+/// before that.
 class descriptor_change {
 public:
     CAIRN_DECL descriptor_change() noexcept;
@@ -69,12 +71,13 @@ public:
     CAIRN_DECL ~descriptor_change();
 };
 
-/// Notes whether forked children close a descriptor at once: it would keep a file's space, a lock
-/// or a connection there after the parent has given it up. Must be taken back before it is closed.
+/// Sets whether forked children close a descriptor at once: otherwise it would keep a file's space,
+/// a lock or a connection there after the parent has closed it. Must be unset before the descriptor
+/// is closed.
 /// @param fd  Below 0: none.
 CAIRN_DECL void close_in_children(int fd, bool yes) noexcept;
 
-/// Does so while it lives.
+/// Makes forked children close a descriptor while it lives.
 class kept_from_children {
 public:
     explicit kept_from_children(int fd = -1) noexcept : fd_(fd) { close_in_children(fd, true); }

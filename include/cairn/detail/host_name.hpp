@@ -10,7 +10,7 @@
 
 namespace cairn::detail {
 
-/// Empty if it is not known.
+/// Returns the host's name; empty if it is not known.
 inline std::string host_name() {
     char host[256] = {};
     return ::gethostname(host, sizeof host - 1) == 0 ? host : "";

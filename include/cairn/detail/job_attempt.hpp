@@ -24,8 +24,8 @@ struct job_attempt {
         return !job.empty() && job == other.job && attempt > other.attempt;
     }
 
-    /// Of `CAIRN_JOB_ID` and `CAIRN_JOB_ATTEMPT`, or of a job that Slurm has requeued: Slurm starts
-    /// it again when its processes have ended, under the same number.
+    /// Returns the attempt given by `CAIRN_JOB_ID` and `CAIRN_JOB_ATTEMPT`, or by Slurm, which
+    /// restarts a requeued job under the same number once its processes have ended.
     /// @throws error errc::invalid_argument if the attempt is not a number
     static job_attempt of_this_process(const environment& get = noted_environment::read) {
         auto const number = [&](const char* name) {

@@ -15,9 +15,9 @@ namespace cairn::detail {
 
 /// Numbers names from 0, in the order in which they are first given. Borrows them.
 ///
-/// Names come in about the same order again and again, from rank after rank or for chunk after
-/// chunk: each is first compared with the one that follows the last one given, with the last and
-/// with the first, so that most need no hash.
+/// Names are given in about the same order repeatedly, by each rank or for each chunk: each is
+/// first compared with the one that follows the last one given, with the last and with the first,
+/// so that most need no hash.
 class name_numbers {
 public:
     std::uint32_t add(std::string_view name) {
@@ -33,7 +33,7 @@ public:
             throw;
         }
     }
-    /// As `find`, for several threads.
+    /// Returns what `find` does; may be called by several threads.
     std::optional<std::uint32_t> known(std::string_view name) const {
         auto const it = numbers_.find(name);
         if (it == numbers_.end()) return {};

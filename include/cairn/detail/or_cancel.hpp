@@ -11,7 +11,7 @@
 
 namespace cairn::detail {
 
-/// Returns -1 if the group does not say it.
+/// Returns this rank's number in a group; -1 if the group throws.
 template <class Group>
 int rank_of(const Group& group) noexcept {
     try {
@@ -22,7 +22,7 @@ int rank_of(const Group& group) noexcept {
 }
 
 /// Runs a step; an exception of any type becomes an @ref error.
-/// @param rank  This one; -1 if it is not known.
+/// @param rank  This rank; -1 if it is not known.
 template <class F>
 std::invoke_result_t<F> or_error(int rank, F&& f) {
     try {
@@ -31,8 +31,8 @@ std::invoke_result_t<F> or_error(int rank, F&& f) {
         std::rethrow_exception(error_of(std::current_exception(), rank));
     }
 }
-/// Runs a step of which the other ranks learn nothing. If it fails, the group is cancelled, so that
-/// they do not wait for this rank, and an exception of any type becomes an @ref error.
+/// Runs a step whose outcome is not sent to the other ranks. If it fails, the group is cancelled,
+/// so that they do not wait for this rank, and an exception of any type becomes an @ref error.
 template <class Group, class F>
 std::invoke_result_t<F> or_cancel(Group& group, int rank, F&& f) {
     try {

@@ -14,12 +14,12 @@ namespace cairn::detail {
 
 /// Calls `work` on the calling thread and on up to `threads - 1` others, which receive no signals,
 /// and returns when all calls have ended: `work` takes jobs from a list that they share. If the
-/// system gives fewer threads, fewer share the list.
-/// @param work  Throws nothing; called at the same time.
+/// system provides fewer threads, fewer share the list.
+/// @param work  Does not throw; called concurrently.
 CAIRN_DECL void in_parallel(unsigned threads, const std::function<void()>& work) noexcept;
 
-/// Calls `f(i)` for each `i` below `count` on so many threads, as `in_parallel` does. No call
-/// begins after one has thrown.
+/// Calls `f(i)` for each `i` below `count` on up to `threads` threads, as `in_parallel` does. No
+/// call begins after one has thrown.
 /// @throws what the first of these threw
 template <class F>
 void for_each_in_parallel(std::size_t threads, std::size_t count, F&& f) {

@@ -71,9 +71,9 @@ inline std::string boot_id() {
 }
 
 /// Returns 16 hex digits that differ after each `execve`, which keeps the number of a process and
-/// the time of its start. From random bytes of the kernel's, combined so that neither half of them
-/// can be told: they guard this program's stack. The same in all libraries of a program that have
-/// this code to themselves.
+/// the time of its start. They are derived from random bytes of the kernel's, combined so that
+/// neither half can be inferred, since these guard the program's stack. All libraries of a program
+/// that contain this code compute the same digits.
 inline std::string execution_id() {
     std::uint64_t half[2] = {0, 0};
     if (auto const at = ::getauxval(AT_RANDOM); at != 0)

@@ -12,11 +12,11 @@
 
 namespace cairn::detail {
 
-/// Owns a descriptor. A forked child does not have it: it is closed there, and none.
+/// Owns a descriptor. A forked child does not have it: it is closed there, and `get` returns -1.
 class unique_fd {
 public:
     unique_fd() noexcept = default;
-    /// @param open  Opens it: no child has it, whenever the fork comes.
+    /// @param open  Opens and returns it. No forked child has it, whenever the fork happens.
     template <std::invocable F>
     explicit unique_fd(F&& open) : unique_fd(descriptor_change(), open) {}
     unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)), kept_(std::move(o.kept_)) {}
@@ -27,7 +27,7 @@ public:
     }
     ~unique_fd() { (void)close(); }
     int get() const noexcept { return kept_.is_here() ? fd_ : -1; }
-    /// @return 0, or the errno of `close`; in either case there is no descriptor any more.
+    /// @return 0, or the errno of `close`; in either case the descriptor is gone.
     int close() noexcept {
         int const fd = get();
         fd_ = -1;

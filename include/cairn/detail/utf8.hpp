@@ -71,14 +71,15 @@ inline std::string shortened(std::string_view s, std::size_t most) {
     return std::string(begin) + "... (" + std::to_string(s.size()) + " bytes)";
 }
 
-/// `0xff`
+/// Returns a byte as hexadecimal digits, e.g. `0xff`.
 inline std::string hex_byte(char c) {
     constexpr std::string_view digits = "0123456789abcdef";
     auto const b = static_cast<std::uint8_t>(c);
     return {'0', 'x', digits[b >> 4], digits[b & 15]};
 }
 
-/// Returns 3 where a lone surrogate begins at `s[at]`, as Python writes one into a pickle; else 0.
+/// Returns 3 if a lone surrogate begins at `s[at]`, as Python writes one into a pickle; otherwise
+/// 0.
 inline std::size_t surrogate_length(std::string_view s, std::size_t at) noexcept {
     auto const byte = [&](std::size_t k) { return static_cast<std::uint8_t>(s[at + k]); };
     bool const is_one = s.size() - at >= 3 && byte(0) == 0xed && byte(1) >= 0xa0 &&
@@ -86,7 +87,7 @@ inline std::size_t surrogate_length(std::string_view s, std::size_t at) noexcept
     return is_one ? 3 : 0;
 }
 
-/// Returns the offset of the first byte that is in no Python str; `npos` if there is none. A str
+/// Returns the offset of the first byte that no Python str contains; `npos` if there is none. A str
 /// may contain lone surrogates, which UTF-8 may not.
 inline std::size_t find_not_str(std::string_view s) noexcept {
     for (std::size_t at = 0;;) {
@@ -127,7 +128,7 @@ std::string escaped(std::string_view s, Escape escape, EscapeByte escape_byte,
     return out;
 }
 
-/// `\ud800`: at most 16 bits.
+/// Returns a code of at most 16 bits as JSON escapes it, e.g. `\ud800`.
 inline std::string json_escape(unsigned code) {
     return "\\u" + hex_byte(static_cast<char>(code >> 8)).substr(2) +
            hex_byte(static_cast<char>(code)).substr(2);

@@ -21,7 +21,7 @@ namespace cairn::detail {
 class wire_writer {
 public:
     wire_writer() = default;
-    /// Goes on after these bytes.
+    /// Constructs a writer that appends to these bytes.
     explicit wire_writer(std::vector<std::byte> before)
         : buffer_(std::move(before)), used_(buffer_.size()) {}
     wire_writer(wire_writer&& other) noexcept
@@ -34,7 +34,7 @@ public:
         auto* to = grow(all.size() * sizeof(std::uint32_t));
         for (auto const v : all) to = put(to, v);
     }
-    /// The lowest `n` bytes of a number, at most eight.
+    /// Writes the lowest `n` bytes of a number, at most eight.
     void low_bytes(std::uint64_t v, std::size_t n) {
         auto* const to = grow(n);
         for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::byte>(v >> (8 * i));
@@ -64,13 +64,13 @@ public:
 
     std::size_t size() const noexcept { return used_; }
     std::span<const std::byte> written() const noexcept { return {buffer_.data(), used_}; }
-    /// Returns what was written; nothing is written then.
+    /// Returns what was written, and leaves the writer empty.
     std::vector<std::byte> take() {
         buffer_.resize(std::exchange(used_, 0));
         return std::exchange(buffer_, {});
     }
     void clear() noexcept { used_ = 0; }
-    /// Makes room for so many bytes in all.
+    /// Reserves memory for a total of `all` bytes.
     void reserve(std::size_t all) {
         if (buffer_.size() < all) buffer_.resize(all);
     }

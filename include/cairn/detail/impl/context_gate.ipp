@@ -11,13 +11,13 @@
 
 namespace cairn::detail {
 
-/// Closes the gate before the services that were there earlier end, the context's own among them.
+/// Closes the gate before the services that were created earlier end, the context's own among them.
 class context_gate_service final : public boost::asio::execution_context::service {
 public:
     inline static boost::asio::execution_context::id id{};
 
     explicit context_gate_service(boost::asio::execution_context& c) : service(c) {}
-    /// One that was made during the shutdown is not shut down.
+    /// A service that was created during the shutdown is not shut down.
     ~context_gate_service() { gate->close(); }
 
     std::shared_ptr<context_gate> const gate = std::make_shared<context_gate>();
@@ -74,7 +74,7 @@ CAIRN_DECL void context_gate::close() noexcept {
     all.clear();
 }
 
-/// The executor of a context that may end before those who have a copy.
+/// The executor of a context that may end before the executor's copies.
 class gated_executor {
 public:
     using target = kept_by_context<boost::asio::any_io_executor>;

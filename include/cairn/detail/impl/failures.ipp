@@ -113,14 +113,15 @@ CAIRN_DECL rank_failure decode_failure(wire_reader& r) {
     else
         f.code = make_error_code(errc::rank_failed);
     auto const rank = r.svarint();
-    if (rank < -1 || rank >= INT32_MAX) wire_reader::fail("no rank");
+    if (rank < -1 || rank >= INT32_MAX) wire_reader::fail("an invalid rank");
     f.where.rank = static_cast<int>(rank);
     for (auto* s :
          {&f.where.fqn, &f.where.file, &f.where.expected, &f.where.found, &f.where.remedy, &f.text})
         *s = r.string();
     for (auto n = r.count(2); n-- > 0;) {
         auto const first = r.svarint(), last = r.svarint();
-        if (first < 0 || last < first || last >= INT32_MAX) wire_reader::fail("no ranks");
+        if (first < 0 || last < first || last >= INT32_MAX)
+            wire_reader::fail("an invalid range of ranks");
         f.ranks.push_back({static_cast<int>(first), static_cast<int>(last)});
     }
     return f;

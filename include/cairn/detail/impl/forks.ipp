@@ -15,7 +15,7 @@
 
 namespace cairn::detail {
 
-/// All that the handlers at fork use. Constant-initialised: a fork may come at any time.
+/// Everything that the handlers at fork use. Constant-initialised: a fork may happen at any time.
 struct fork_state {
     static constexpr std::size_t most = std::size_t{1} << 20;  ///< Linux's usual hard limit.
 
@@ -32,9 +32,10 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline void before_fork() noexcept {
     auto& s = fork_states;
     ++s.forking;
-    // What takes longer hangs in a file system, or frees a large file: no child has its descriptor
-    // yet, or any more. Or this is a handler that has interrupted it. A busy machine may well leave
-    // a thread without a core for 20 ms just where it has opened one.
+    // A change that takes longer is blocked in a file system, or frees a large file: no child has
+    // its descriptor yet, or any more. Or this is a signal handler that has interrupted it. A
+    // shorter limit would not do: a busy machine may leave a thread that has just opened a
+    // descriptor without a core for 20 ms.
     for (int ms = 0; s.changing != 0 && ms < 100; ++ms) ::poll(nullptr, 0, 1);
 }
 inline void after_fork() noexcept {

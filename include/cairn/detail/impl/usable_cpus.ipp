@@ -16,8 +16,8 @@
 
 namespace cairn::detail {
 
-/// Returns the first words of a file, as numbers; 0 for a word that is none, as "max" is. Both 0 if
-/// there is no such file.
+/// Returns the first two words of a file, as numbers; 0 for a word that is not a number, such as
+/// "max". Both are 0 if there is no such file.
 inline std::array<double, 2> two_numbers(const std::string& file) {
     std::ifstream in(file);
     std::array<double, 2> out{};
@@ -86,8 +86,8 @@ CAIRN_DECL unsigned count_cpus(const std::string& list) {
     return all;
 }
 
-/// Asks at the first call, or at several that come at once: of a function-local object that is
-/// initialised on another thread, a child that is forked meanwhile never sees the end.
+/// Calls `ask` at the first call, or at several concurrent ones. A function-local static would not
+/// do: a child that is forked while another thread initialises it would wait for that without end.
 /// @param ask  Returns more than 0.
 template <class F>
 unsigned asked_once(std::atomic<unsigned>& known, F&& ask) {
@@ -99,7 +99,7 @@ unsigned asked_once(std::atomic<unsigned>& known, F&& ask) {
 inline constinit std::atomic<unsigned> known_quota{0}, known_of_host{0};
 
 CAIRN_DECL usable_cpus usable_cpus::of_process() {
-    // More than 1024 of them do not fit into one.
+    // One set holds 1024 CPUs.
     std::array<cpu_set_t, 8> set{};
     auto const n = ::sched_getaffinity(0, sizeof set, set.data()) == 0
                        ? CPU_COUNT_S(sizeof set, set.data())
