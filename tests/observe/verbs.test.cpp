@@ -334,7 +334,7 @@ BOOST_AUTO_TEST_CASE(a_sink_that_throws_harms_nothing) {
         auto text = printed(
             [&] { (void)cairn::save(s.dicts[0], "c", before, thrower{what}, after, store); });
         BOOST_TEST(lines_in(text) == 1, text);
-        BOOST_TEST(text.find("cairn: rank 0: a sink of events failed in the save 'c'") == 0u);
+        BOOST_TEST(text.find("cairn: rank 0: an event sink failed in the save 'c'") == 0u);
         text = printed([&] { (void)cairn::load(s.dicts[0], "c", thrower{what}, after, store); });
         BOOST_TEST(lines_in(text) == 1, text);
         text = printed([&] {

@@ -174,7 +174,7 @@ using dlpack_owner = std::unique_ptr<M, detail::dlpack_deleter>;
 
 /// `DLTensor`, `DLManagedTensor`, `DLManagedTensorVersioned`, and below pointers to these: dtypes
 /// of DLPack 1.1 (bool, bfloat16, complex, float8), null strides, byte offset. Memory of the CPU,
-/// pinned or not, or of a CUDA device, for verbs that are given a `cuda_memory`. A managed tensor
+/// pinned or not, or of a CUDA device, for verbs that are passed a `cuda_memory`. A managed tensor
 /// with DLPack's read-only flag can be saved and is refused as a load target.
 ///
 /// The view throws @ref error: unsupported for other devices, dtypes, lanes and major versions;

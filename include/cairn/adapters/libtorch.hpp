@@ -68,9 +68,9 @@ inline dtype dtype_of_scalar_type(at::ScalarType t) {
 
 /// @throws error unsupported for a tensor whose values are not stored directly in its memory.
 inline void check_plain(const at::Tensor& t) {
-    if (!t.defined()) refuse_torch("an undefined tensor", "leave it out");
+    if (!t.defined()) refuse_torch("an undefined tensor", "remove it from the state");
     if (t.is_quantized()) refuse_torch("a quantised tensor", "save t.int_repr() and its scale");
-    if (t.is_nested()) refuse_torch("a nested tensor", "save its parts");
+    if (t.is_nested()) refuse_torch("a nested tensor", "save its component tensors");
     if (t.layout() != at::kStrided) refuse_torch("a sparse or packed tensor", "t.to_dense()");
     if (t.is_meta()) refuse_torch("a tensor of the meta device", "allocate it: at::empty_like");
     if (t.is_conj() || t.is_neg())
@@ -86,7 +86,7 @@ inline void check_plain(const at::Tensor& t) {
 /// handle: a const one can still be loaded into, and an rvalue is kept by the state dict. A load
 /// bypasses autograd: gradients computed before it belong to the old values.
 ///
-/// A CUDA tensor names its device, and is refused by verbs that are not given a `cuda_memory`.
+/// A CUDA tensor names its device, and is refused by verbs that are not passed a `cuda_memory`.
 /// Sparse, quantised, nested, meta, undefined and lazily conjugated tensors are refused with
 /// errc::unsupported.
 template <>
@@ -135,8 +135,8 @@ namespace detail {
 /// Adam and AdamW differ in names, and in Python's decoupled_weight_decay.
 template <class Optimizer, class State, class Options, bool Decoupled>
 struct torch_adam_traits {
-    /// Creates zeros like the first step would, for each parameter that lacks them: of a fresh
-    /// optimizer, of a group that was added, of a layer that is trained from now on; DCP's
+    /// Creates zeros, as the first step would, for each parameter that lacks them: in a fresh
+    /// optimizer, in a group that was added, in a layer that is trained from now on; DCP's
     /// `_init_optim_state`, which performs a step of learning rate 0 instead.
     static void init_state(Optimizer& o) {
         for (auto& g : o.param_groups()) {

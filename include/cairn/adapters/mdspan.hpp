@@ -55,8 +55,8 @@ concept MdspanLike =
         requires Element<std::remove_cv_t<std::remove_pointer_t<decltype(m.data_handle())>>>;
     };
 
-/// A window, like `std::span`: a const one can still be loaded into; one of const elements can be
-/// saved and is refused as a load target.
+/// A window, like `std::span`: a const one can still be loaded into; one of const elements can only
+/// be saved, and is refused as a load target.
 template <class T>
     requires MdspanLike<T>
 struct tensor_traits<T> {

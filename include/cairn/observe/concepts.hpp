@@ -19,15 +19,16 @@ namespace cairn {
 /// | `s.notify(e)` | `void` | something has happened |
 ///
 /// **Semantics**
-/// - *Copies*: a verb keeps copies, until the operation has ended, and never uses what it was
-///   given. A sink is a handle: all copies stand for one sink, and share what they collect.
-/// - *Order*: the events of one operation come one at a time and in order: `begin`; phases, each
-///   with a `phase_begin`, any number of `progress` and a `phase_end`; `end`. Then the operation
-///   has released its copies, and the verb completes. (A cancelled one may complete before `end`.)
+/// - *Copies*: a verb uses copies, until the operation has ended, and never the object that was
+///   passed. A sink is a handle: all copies stand for one sink, and share what they collect.
+/// - *Order*: the events of one operation are delivered one at a time and in order: `begin`;
+///   phases, each with a `phase_begin`, any number of `progress` and a `phase_end`; `end`. Then the
+///   operation has released its copies, and the verb completes. (A cancelled one may complete
+///   before `end`.)
 /// - *Threads*: any, and several at the same time: ranks that are threads, and verbs that overlap,
 ///   may share a sink. `verb_event::operation` tells their events apart.
-/// - *Blocking*: the operation waits for `notify`, `progress` between two writes or reads. A sink
-///   returns within microseconds, and never waits for an operation.
+/// - *Blocking*: the operation waits for `notify`, and for that of `progress` between two writes or
+///   reads. A sink returns within microseconds, and never waits for an operation.
 /// - *Errors*: an exception of any type has no effect on the operation. The first one that a sink
 ///   throws in an operation is printed as one line on standard error; later events are still
 ///   delivered.

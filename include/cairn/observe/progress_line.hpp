@@ -40,10 +40,10 @@ CAIRN_DECL progress_output progress_output_to(int descriptor);
 ///
 ///     save ckpt/step_100 (rank 0 of 8): write 45%, 4.5 of 10 GB, 1.2 GB/s, 5 s left
 ///
-/// The line is redrawn when something has happened, at most five times a second; at the end one
-/// that says how long the verb took replaces it. Of verbs that overlap, the oldest is shown. If the
-/// output is not a terminal, i.e. in logs and under most launchers, the same text is printed as a
-/// line of its own, at long intervals.
+/// The line is redrawn on events, at most five times a second; at the end it is replaced by one
+/// with the duration of the verb. If verbs overlap, the oldest is shown. If the output is not a
+/// terminal, i.e. in logs and under most launchers, the same text is printed as a line of its own,
+/// at long intervals.
 class progress_line {
 public:
     /// Shows it on standard error.

@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-/// An EventSink that hands on every event to the sinks that were added to it: for sinks that are
-/// chosen while the program runs. Copies share the list; an empty one is no error.
+/// An EventSink that passes every event to the sinks that were added to it: for sinks that are
+/// chosen while the program runs. Copies share the list; an empty one is not an error.
 class sink_list {
 public:
     /// Adds a copy of a sink. Not while an operation uses the list.

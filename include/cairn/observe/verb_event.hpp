@@ -40,8 +40,8 @@ struct verb_event {
     clock::time_point began{};  ///< The phase; in `begin` and `end` the verb.
     clock::time_point at{};     ///< Now.
     /// Bytes that this phase has moved on this rank. A `StorageWriter` counts what its format adds,
-    /// so that it may be slightly more than the total; of parts that report no bytes, all are
-    /// counted at the end.
+    /// so that it may be slightly more than the total; if a part reports no bytes, all are counted
+    /// at the end.
     std::uint64_t bytes = 0;
     /// Bytes of content that this phase moves on this rank; 0: unknown, or none.
     std::uint64_t total_bytes = 0;

@@ -14,8 +14,8 @@
 
 namespace cairn::detail {
 
-/// Tells sinks what one operation does, in order, and protects the operation from them. Threads:
-/// any.
+/// Notifies sinks of what one operation does, in order, and shields the operation from their
+/// exceptions. Threads: any.
 class observation final : public byte_meter {
 public:
     CAIRN_DECL explicit observation(const erased_sinks& sinks);
@@ -26,13 +26,13 @@ public:
     /// Begins a phase, after the previous one was left.
     /// @param phase  A string literal.
     CAIRN_DECL void enter(const char* phase) noexcept;
-    /// Adds to what the phase will move.
+    /// Adds to the totals that the phase will move.
     CAIRN_DECL void expect(std::uint64_t bytes, std::uint64_t items) noexcept;
     CAIRN_DECL void moved(std::uint64_t bytes) noexcept override;
-    /// All that was expected has moved, whether it was reported or not.
+    /// Reports that everything that was expected has moved, whether its bytes were reported or not.
     CAIRN_DECL void moved_rest() noexcept;
     CAIRN_DECL void leave() noexcept;
-    /// The sinks are told nothing after this, and released.
+    /// Notifies the sinks for the last time and releases them.
     /// @pre the last phase was left
     CAIRN_DECL void end(const std::exception_ptr& failure) noexcept;
 

@@ -13,14 +13,14 @@
 
 namespace cairn::detail {
 
-/// `4.5 GB`
+/// Formats a number of bytes, e.g. `4.5 GB`.
 CAIRN_DECL std::string bytes_text(double bytes);
-/// `2 min 5 s`
+/// Formats a duration, e.g. `2 min 5 s`.
 CAIRN_DECL std::string time_text(std::chrono::nanoseconds t);
-/// Returns at most so many characters of a text, without control characters.
+/// Returns at most `columns` characters of a text, without control characters.
 CAIRN_DECL std::string one_line(std::string_view text, int columns);
 
-/// What a progress line says about one operation, from its events alone.
+/// The text of a progress line for one operation, from its events alone.
 class progress_text {
 public:
     using clock = verb_event::clock;

@@ -11,17 +11,17 @@
 
 namespace cairn::detail {
 
-/// A file that a sink writes. Failures are @ref errc::io with its name. It is open in the process
-/// that has opened it, not in its forked children.
+/// A file that a sink writes. Failures are @ref errc::io with its name. It is open only in the
+/// process that opened it, not in forked children.
 class text_file {
 public:
-    /// Creates it, or empties it.
+    /// Creates the file, or empties it.
     CAIRN_DECL explicit text_file(std::string path);
     text_file(text_file&&) = delete;
 
     /// Writes at `at` with one call of the operating system.
     CAIRN_DECL void write(std::uint64_t at, std::string_view text);
-    /// Cuts what lies behind `size`, as well as possible.
+    /// Truncates the file to `size`; a failure is ignored.
     CAIRN_DECL void cut(std::uint64_t size) noexcept;
 
 private:
@@ -29,7 +29,7 @@ private:
     unique_fd fd_;
 };
 
-/// Replaces a file by one with this content: a reader sees the one or the other.
+/// Replaces a file by one with this content: a reader sees either the old or the new one.
 CAIRN_DECL void replace_text(const std::string& path, std::string_view text);
 
 }  // namespace cairn::detail

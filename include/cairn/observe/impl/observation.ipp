@@ -14,15 +14,15 @@
 
 namespace cairn::detail {
 
-/// One line on standard error for what a sink has thrown.
+/// Prints what a sink has thrown as one line on standard error.
 CAIRN_DECL void print_sink_failure(const verb_event& in, const std::exception_ptr& e) noexcept {
     try {
         std::fprintf(stderr,
-                     "cairn: rank %d: a sink of events failed in the %s '%s', which goes on: %s\n",
+                     "cairn: rank %d: an event sink failed in the %s '%s', which continues: %s\n",
                      in.rank, std::string(in.verb).c_str(), terminal_text(in.id).c_str(),
                      text_of(e).c_str());
     } catch (...) {  // no memory for the text
-        std::fputs("cairn: a sink of events failed\n", stderr);
+        std::fputs("cairn: an event sink failed\n", stderr);
     }
 }
 
@@ -58,7 +58,7 @@ CAIRN_DECL void observation::expect(std::uint64_t bytes, std::uint64_t items) no
 }
 CAIRN_DECL void observation::moved(std::uint64_t bytes) noexcept {
     std::lock_guard const lock(m_);
-    // A part may keep the activity, and report to it when it should not.
+    // A part may keep the activity, and report to it outside of a phase.
     if (!sinks_.empty() && !now_.phase.empty()) add(bytes);
 }
 CAIRN_DECL void observation::moved_rest() noexcept {

@@ -28,7 +28,7 @@ CAIRN_DECL progress_output progress_output_to(int descriptor) {
     auto const* const type = std::getenv("TERM");  // now: another thread may change it later
     bool const redraws = type != nullptr && std::string_view(type) != "dumb";
     auto const columns = [descriptor, redraws] {
-        // A job in the background would be stopped, or draw over what runs in the foreground.
+        // A background job would be stopped, or would draw over the foreground job.
         if (!redraws || ::isatty(descriptor) == 0 || ::tcgetpgrp(descriptor) != ::getpgrp())
             return 0;
         ::winsize size{};
@@ -37,9 +37,9 @@ CAIRN_DECL progress_output progress_output_to(int descriptor) {
     };
     auto const write = [descriptor](std::string_view text) {
         ::pollfd ready{descriptor, POLLOUT, 0};
-        // A pipe that nobody reads any more would end the process.
+        // Writing to a pipe without a reader would end the process.
         if (::poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) return;
-        // So much of it does not block.
+        // Up to PIPE_BUF bytes do not block.
         (void)detail::without_sigxfsz([&] {
             return ::write(descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
         });
@@ -78,7 +78,8 @@ private:
         if (ends && drawn_) draw(of.ended(e), columns, "\n");
         if (!ends && e.at - of.began() >= options_.after) draw(of.running(e.at), columns, "");
     }
-    /// At most four times a second for bytes, and five in all, so that the line names the phase.
+    /// Allows at most four lines a second for bytes, and five in all, so that the line names the
+    /// phase.
     bool may_draw(const verb_event& e) {
         auto const oldest = draws_[next_draw_];
         auto const last = draws_[(next_draw_ + draws_.size() - 1) % draws_.size()];

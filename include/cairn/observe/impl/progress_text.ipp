@@ -109,7 +109,7 @@ CAIRN_DECL std::string progress_text::running(clock::time_point now) const {
     if (total_ == 0) {
         text += ' ' + bytes_text(static_cast<double>(bytes_));
     } else {
-        // What a format adds to the content must not be more than all of it.
+        // With the bytes that a format adds to the content, it may exceed the total.
         auto const done = std::min(bytes_, total_);
         auto const percent =
             static_cast<int>(100 * static_cast<double>(done) / static_cast<double>(total_));

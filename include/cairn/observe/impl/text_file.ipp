@@ -22,8 +22,8 @@ namespace cairn::detail {
     throw error(errc::io,
                 {.file = path,
                  .found = std::string(what) + ": " + boost::system::generic_category().message(e),
-                 .remedy = "give the sink a file in a directory that exists, can be "
-                           "written to, and has space"});
+                 .remedy = "pass the sink a file in a directory that exists, is writable, and has "
+                           "space"});
 }
 
 CAIRN_DECL text_file::text_file(std::string path)
@@ -38,7 +38,7 @@ CAIRN_DECL void text_file::write(std::uint64_t at, std::string_view text) {
         throw error(errc::io, {.file = path_,
                                .expected = "a sink of this process",
                                .found = "one made before fork()",
-                               .remedy = "give the child sinks of its own, or none"});
+                               .remedy = "pass the verbs of the child sinks made there, or none"});
     while (!text.empty()) {
         auto const n = detail::without_sigxfsz(
             [&] { return ::pwrite(fd_.get(), text.data(), text.size(), static_cast<off_t>(at)); });
@@ -55,7 +55,7 @@ CAIRN_DECL void text_file::cut(std::uint64_t size) noexcept {
 }
 
 CAIRN_DECL void replace_text(const std::string& path, std::string_view text) {
-    // Collectors take files by their last extension; processes do not share this one.
+    // Collectors select files by their last extension; the name differs in each process.
     auto const beside = path + "." + std::to_string(::getpid()) + ".tmp";
     try {
         text_file(beside).write(0, text);

@@ -85,14 +85,14 @@ private:
                  R"(","pid":)" + std::to_string(e.rank) + R"(,"tid":)" + std::to_string(track) +
                  R"(,"ts":)" + std::to_string(ns / 1000) + fraction + R"(,"args":{)" + args + "}}";
     }
-    /// Writes the events over the end of the array, and its end behind them.
+    /// Writes the events over the end of the array, and the end again after them.
     void append() {
         if (text_.empty()) return;
         auto const events = text_.size();
         text_ += end_of_array;
         try {
             file_.write(size_, text_);
-        } catch (...) {  // e.g. the disk is full: what was there needs no more space
+        } catch (...) {  // e.g. the disk is full: the old end needs no more space
             file_.write(size_, end_of_array);
             file_.cut(size_ + end_of_array.size());
             throw;
