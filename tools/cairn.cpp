@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     verify->add_option("CKPT", a, "directory of a checkpoint")->required();
 
     auto* const gc =
-        app.add_subcommand("gc", "remove what interrupted saves and removals have left");
+        app.add_subcommand("gc", "remove the leftovers of interrupted saves and removals");
     gc->add_option("PLACE", a, "directory of checkpoints, or of one")->required();
     gc->add_flag("--dry-run", dry_run, "only print what would be removed");
 

@@ -76,10 +76,9 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     auto const& m = from.meta();
     if (m.value(fqn) != nullptr) {
         if (raw)
-            throw cairn::error(cairn::errc::kind_mismatch, {.fqn = fqn,
-                                                            .expected = "a tensor",
-                                                            .found = "a value",
-                                                            .remedy = "leave --raw out"});
+            throw cairn::error(
+                cairn::errc::kind_mismatch,
+                {.fqn = fqn, .expected = "a tensor", .found = "a value", .remedy = "omit --raw"});
         std::cout << json(from.values({fqn}).at(0)) << '\n';
         return fine;
     }

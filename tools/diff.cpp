@@ -45,14 +45,14 @@ double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype
     return most;
 }
 
-/// Returns where the character begins that has the byte at that position.
+/// Returns the position at which the character begins that contains the byte at `at`.
 std::size_t begin_of(std::string_view s, std::size_t at) {
     at = std::min(at, s.size());
     while (at > 0 && at < s.size() && (static_cast<unsigned char>(s[at]) & 0xc0) == 0x80) --at;
     return at;
 }
 
-/// Returns two texts of values; of long ones, what stands around the first difference.
+/// Returns the texts of two values; if they are long, the part around the first difference.
 std::string both(std::string_view a, std::string_view b) {
     constexpr std::size_t most = 200, before = 40;
     auto const from = [&]() -> std::size_t {

@@ -26,8 +26,8 @@ inline std::string number(double d) {
 }
 
 /// Appends a plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size
-/// in full (as {"int": "0x…"} from 4300 digits on), what cairn does not know as {"opaque": what it
-/// is, "size": of the stored item}. Appends, because copies of deeply nested values
+/// in full (as {"int": "0x…"} from 4300 digits on), values that cairn does not know as {"opaque":
+/// what it is, "size": of the stored item}. It appends, because copies of deeply nested values
 /// would add up.
 inline void append_json(std::string& s, const cairn::value& v) {
     using cairn::value;

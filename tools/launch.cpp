@@ -68,14 +68,14 @@ private:
     sigset_t before_{};
 };
 
-/// Signals that are ignored stay ignored: under nohup, in the background of a shell.
+/// Whether a signal is ignored and must stay so: under nohup, or in the background of a shell.
 bool is_ignored(int signal) {
     struct sigaction now {};
     return ::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN;
 }
 
-/// Forks. A signal that reaches the new process before it is replaced must not find our handlers:
-/// they would report it as ours, through the pipe that both share.
+/// Forks. A signal that reaches the new process before it is replaced must not run the launcher's
+/// handlers: they would report it as the launcher's, through the pipe that both share.
 pid_t fork_without_handlers() {
     signals_blocked const until_reset;
     auto const pid = ::fork();
@@ -103,7 +103,7 @@ public:
         try {
             for (int r = 0; r < o_.ranks; ++r) start(r);
         } catch (const std::exception& e) {
-            say(std::string(e.what()) + "; ends the ranks that were started");
+            say(std::string(e.what()) + "; terminating the ranks that were started");
             code_ = 1;
             told_ = true;
             end_rest(SIGTERM);
@@ -125,8 +125,8 @@ public:
     }
 
 private:
-    /// Opens the socket at which ranks find rank 0, before any of them runs. Only this host can
-    /// reach it.
+    /// Opens the socket on which rank 0 accepts the others, before any of them runs. Only this host
+    /// can reach it.
     void open_group() {
         asio::ip::tcp::acceptor a(io_);
         boost::system::error_code ec;
@@ -136,7 +136,7 @@ private:
         for (auto const& own :
              asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(unknown), "", unknown))
             if (ec) listen(a, own.endpoint().address(), ec);
-        if (ec) throw std::runtime_error("no port of this host to listen at: " + ec.message());
+        if (ec) throw std::runtime_error("no port of this host to listen on: " + ec.message());
         auto const at = a.local_endpoint();
         id_ = {{{at.address().to_string(), at.port()}}, cairn::tcp_id::new_secret()};
         listener_ = a.release();
@@ -155,7 +155,7 @@ private:
         asio::ip::tcp::endpoint const at(address, 0);
         a = asio::ip::tcp::acceptor(a.get_executor());
         a.open(at.protocol(), ec);
-        // For the ranks' next group at this port, beside closed connections of the one before.
+        // For the ranks' next group at this port, besides closed connections of the previous one.
         if (!ec) a.set_option(asio::socket_base::reuse_address(true), ec);
         if (!ec) a.bind(at, ec);
         if (!ec) a.listen(asio::socket_base::max_listen_connections, ec);
@@ -167,7 +167,7 @@ private:
         if (::pipe2(err.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         auto const parent = ::getpid();
         auto const pid = fork_without_handlers();
-        if (pid < 0) throw failed("no process");
+        if (pid < 0) throw failed("cannot create a process");
         if (pid == 0) {
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -276,7 +276,7 @@ private:
         grace_.expires_after(std::chrono::seconds(o_.grace));
         grace_.async_wait([this](auto ec) {
             if (ec) return;
-            say("ends " + std::to_string(left()) + " ranks that are left");
+            say("terminating the ranks that are left: " + std::to_string(left()));
             end_rest(SIGTERM);
             grace_.expires_after(std::chrono::seconds(5));
             grace_.async_wait([this](auto e) {
@@ -292,7 +292,7 @@ private:
         int held = 0;
         for (auto const& s : streams_) held += s->finish();
         if (held > 0 && code_ == 0)
-            say("processes that the ranks have left behind still hold their output");
+            say("processes that the ranks left behind still hold their output open");
         drained();
     }
     void drained() {

@@ -12,7 +12,7 @@
 
 namespace tool {
 
-/// In UTC, as `2026-01-31T12:00:00Z`.
+/// Returns a time in UTC, e.g. `2026-01-31T12:00:00Z`.
 inline std::string time_text(std::int64_t milliseconds) {
     auto const seconds = static_cast<std::time_t>(milliseconds / 1000);
     std::tm parts{};

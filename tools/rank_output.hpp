@@ -233,7 +233,8 @@ private:
         waiting_ = true;
         partial_.expires_after(std::chrono::milliseconds(100));
         partial_.async_wait([self = shared_from_this()](const auto& ec) {
-            // A wait that had ended when it was begun anew is called without an error.
+            // A wait that had already ended when the timer was set again is called without an
+            // error.
             if (ec || self->partial_.expiry() > std::chrono::steady_clock::now()) return;
             self->waiting_ = false;
             self->to_.writer.write(self->to_.lines.flush(self->name_));

@@ -86,7 +86,7 @@ private:
     cairn::default_planner usual_;
 };
 
-/// The data files that entries of a checkpoint are in.
+/// Returns the data files that contain the entries of a checkpoint.
 std::set<std::string> files_of(const cairn::metadata& m) {
     std::set<std::string> files;
     for (auto const& [fqn, entry] : m.entries) {
@@ -100,7 +100,7 @@ std::set<std::string> files_of(const cairn::metadata& m) {
 }
 
 /// Whether cairn or PyTorch keeps a file of this name there, or an interrupted save may have left
-/// it: it is no content.
+/// it: such a file is not content.
 bool is_kept_there(std::string_view name) {
     constexpr std::string_view saving = ".saving.", data = ".distcp";
     auto const is_id = [](std::string_view s) {
@@ -115,8 +115,8 @@ bool is_kept_there(std::string_view name) {
     return dot != name.npos && dot != 0 && is_id(name.substr(dot + 1));
 }
 
-/// Names what stands beside the checkpoint and is not copied: whoever needs it must know.
-/// @param mine    The files that are.
+/// Prints what is beside the checkpoint and is not copied, so that nobody misses it later.
+/// @param mine    The files that are copied.
 /// @param within  A directory of the checkpoint, which ends in '/'; empty: its own.
 /// @return whether there is nothing
 bool nothing_beside(const std::filesystem::path& checkpoint, const std::set<std::string>& mine,
@@ -163,7 +163,7 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
               << '\n';
     for (auto const& [fqn, t] : m.unsupported)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn)
-                  << "' is not in it: this version does not know dtype "
+                  << "' was not copied: this version does not know dtype "
                   << cairn::terminal_text(t.type) << '\n';
     for (auto const& name : m.unknown_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";

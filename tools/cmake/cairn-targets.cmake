@@ -30,8 +30,8 @@ else()
   set(cairn_libdeflate PkgConfig::cairn_libdeflate_pc)
 endif()
 
-# cairn together with what a leaf includes. What users name is imported: a library that links it can be exported,
-# and what imports that finds a cairn of its own.
+# cairn together with what a leaf includes. The targets that users name are imported: a library that links to them can
+# be exported, and a project that imports the library finds its own cairn.
 foreach(cairn_leaf IN LISTS cairn_FIND_COMPONENTS)
   set(cairn_needs)
   if(cairn_leaf STREQUAL "mpi")
@@ -74,7 +74,7 @@ if(NOT TARGET cairn::cairn AND NOT cairn_NOT_FOUND_MESSAGE)
   target_link_libraries(cairn_header_only INTERFACE
     Boost::headers Threads::Threads ZLIB::ZLIB ${cairn_libdeflate})
 
-  # What needs no type of the program's, compiled once in this build tree, with its flags, if any target needs it.
+  # The code that needs no type of the program's, compiled once in this build tree, with its flags, if a target needs it.
   set(cairn_list "${cairn_include}/cairn/src.hpp")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${cairn_list}")
   file(STRINGS "${cairn_list}" cairn_units REGEX "^#define CAIRN_SRC_UNITS ")
@@ -87,8 +87,8 @@ if(NOT TARGET cairn::cairn AND NOT cairn_NOT_FOUND_MESSAGE)
   endforeach()
   target_compile_definitions(cairn_compiled PUBLIC CAIRN_SEPARATE_COMPILATION)
   target_link_libraries(cairn_compiled PUBLIC cairn_header_only)
-  # What a newer compiler warns of in here is not for cairn's users to fix. -O3 would take twice as long as
-  # -O2, which is enough for what waits for storage. One unit of all would take more memory than some machines have.
+  # Warnings of a newer compiler are not for cairn's users to fix. -O3 would take twice as long as -O2, which suffices
+  # for code that waits for storage. A single unit would take more memory than some machines have.
   target_compile_options(cairn_compiled PRIVATE -w $<$<OR:$<CONFIG:Release>,$<CONFIG:>>:-O2>)
   set_target_properties(cairn_compiled PROPERTIES UNITY_BUILD OFF CXX_CLANG_TIDY "" CXX_SCAN_FOR_MODULES OFF
     POSITION_INDEPENDENT_CODE ON)
