@@ -30,7 +30,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// What a trainer keeps: this rank's rows of a matrix, and the number of its step.
+/// The state of a trainer: this rank's rows of a matrix, and the number of the current step.
 struct trainer {
     int rank, ranks;
     std::vector<float> rows = std::vector<float>(1000, 0.0f);
@@ -57,7 +57,7 @@ asio::awaitable<void> train(trainer& t, cairn::any_communicator& ranks, std::str
     cairn::pending_save last;
     while (t.step < 30) {
         t.train();
-        co_await asio::post(loop, asio::use_awaitable);  // others on the loop have their turn
+        co_await asio::post(loop, asio::use_awaitable);  // lets other work on the loop run
         if (t.step % 10 != 0) continue;
         if (last) (void)co_await last.async_wait(asio::use_awaitable);
         auto const id = directory + "/step_" + std::to_string(t.step);
@@ -66,7 +66,7 @@ asio::awaitable<void> train(trainer& t, cairn::any_communicator& ranks, std::str
     (void)co_await last.async_wait(asio::use_awaitable);
 }
 
-/// Something else that the loop serves.
+/// Other work on the same loop.
 asio::awaitable<void> count_ticks(int& ticks) {
     asio::steady_timer timer(co_await asio::this_coro::executor);
     for (;;) {

@@ -171,8 +171,8 @@ private:
         locked const lock(*this);
         auto& s = lock.s;
         if (root < 0 || root >= size()) {
-            fail(cairn::errc::invalid_argument, rank_, "a root that is no rank");
-            throw error(cairn::errc::invalid_argument, "a root that is no rank");
+            fail(cairn::errc::invalid_argument, rank_, "a root that is not a rank");
+            throw error(cairn::errc::invalid_argument, "a root that is not a rank");
         }
         refuse_if_failed();
         wait(by, [&] { return s.to_read == 0; });  // the previous exchange

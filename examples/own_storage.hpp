@@ -29,8 +29,8 @@ inline cairn::error wrong(cairn::errc why, const std::string& object, std::strin
     return {why, {.file = object, .found = std::move(found)}};
 }
 
-/// Returns what the names of one rank's files begin with. Names must differ between saves: old
-/// files remain until the new index has replaced the old one.
+/// Returns the prefix of the names of one rank's files. Names must differ between saves: old files
+/// remain until the new index has replaced the old one.
 using name_files = std::function<std::string(int rank, const std::string& save_id)>;
 
 /// Calls `f` for all locations in an index.
@@ -120,8 +120,8 @@ cairn::metadata read_index(Store& from) {
     }
 }
 
-/// Reads files that `raw_writer` wrote. Where an array is follows from the index, so `chunk_reader`
-/// does the rest: what each rank needs of which file, threads, re-sharding, conversions.
+/// Reads files that `raw_writer` wrote. The index says where each array is, and `chunk_reader` does
+/// the rest: what each rank needs of which file, threads, re-sharding, conversions.
 class raw_reader : public cairn::chunk_reader {
 public:
     raw_reader() : chunk_reader(cairn::file_store("."), finder()) {}
@@ -154,7 +154,7 @@ public:
         log_->push_back("set up");
         me_ = me;
     }
-    // What the names begin with travels with the plan, so that the coordinator detects duplicates.
+    // The prefix of the names is sent with the plan, so that the coordinator detects duplicates.
     cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
         log_->push_back("prepare local");
         plan.storage_data = file_name_(me_.rank, me_.save_id);
@@ -207,7 +207,7 @@ public:
         for (auto const& name : files_) all = remove(name).empty() && all;
         return all;
     }
-    // Remaining files are harmless, for no index names them; the save's report lists them.
+    // Remaining files are harmless, because no index names them; the save's report lists them.
     void sweep(cairn::save_end end, cairn::completion<cairn::sweep_result> done) {
         log_->push_back("sweep");
         cairn::sweep_result result;

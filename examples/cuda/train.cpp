@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// A model on a GPU is trained and saved every 25 steps, while it goes on learning; a second one
-// continues from step 50 and comes to the same result.
+// SPDX-License-Identifier: Apache-2.0 A model on a GPU is trained and saved every 25 steps, while
+// training continues; a second one continues from step 50 and reaches the same result.
 //     cuda_train [DIR]
 #include "model.hpp"
 

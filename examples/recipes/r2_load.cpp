@@ -34,5 +34,5 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s\n", e.what());
         return 1;
     }
-    std::printf("%d ranks went on from %s\n", ranks, dir.c_str());
+    std::printf("%d ranks continued from %s\n", ranks, dir.c_str());
 }

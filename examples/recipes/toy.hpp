@@ -226,7 +226,8 @@ struct cairn::optimizer_traits<toy::adam> {
             v.hyperparameter("betas", g.betas);
             v.hyperparameter("eps", g.eps);
             v.hyperparameter("weight_decay", g.weight_decay);
-            // Options that this Adam lacks; PyTorch's names and defaults, so that it can load.
+            // Options that this Adam lacks, with PyTorch's names and defaults, so that PyTorch can
+            // load.
             for (auto const* no : {"amsgrad", "maximize", "capturable", "differentiable"})
                 v.hyperparameter(no, value(false));
             v.hyperparameter("foreach", value());
