@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A model on a GPU is trained and saved every 25 steps, while
-// training continues; a second one continues from step 50 and reaches the same result.
+// SPDX-License-Identifier: Apache-2.0
+// A model on a GPU is trained and saved every 25 steps, while training continues; a second one
+// continues from step 50 and reaches the same result.
 //     cuda_train [DIR]
 #include "model.hpp"
 

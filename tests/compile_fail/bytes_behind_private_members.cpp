@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Nobody can tell whether there are pointers in a class with
-// private members. expect: as_bytes cannot inspect this type
+// SPDX-License-Identifier: Apache-2.0
+// Nobody can tell whether there are pointers in a class with private members.
+// expect: as_bytes cannot inspect this type
 #include <cairn/state/state_dict.hpp>
 
 #include <random>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Padding has indeterminate bytes: equal states would be saved
-// as different bytes. expect: as_bytes of a type with padding
+// SPDX-License-Identifier: Apache-2.0
+// Padding has indeterminate bytes: equal states would be saved as different bytes.
+// expect: as_bytes of a type with padding
 #include <cairn/state/state_dict.hpp>
 
 struct scaler {
