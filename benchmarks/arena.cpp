@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a state of host tensors is staged, against one plain memcpy of as many bytes into memory
-// that has been touched, in turn:
+// Measures how fast a state of host tensors is staged, compared with one plain memcpy of as many
+// bytes into memory that has been touched, in turn:
 //
 //     arena [--mib N] [--threads N] [--rounds K] [--piece-kib N]
 //
 // The tensors are those of a transformer (weights of 768 columns and many small ones). Prints a
-// table and one line of JSON: bytes per second as median, least and most; the median of the rounds'
-// shares of memcpy; page faults.
+// table and one line of JSON: bytes per second as median, least and most; the median of the rates
+// relative to memcpy's of the same round; page faults.
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/page_faults.hpp>
 #include <cairn/memory/piecewise_copy.hpp>
@@ -55,7 +55,7 @@ bool parse(int argc, char** argv, arguments& a) {
     return argc % 2 == 1;
 }
 
-/// A state of about so many bytes in one piece of memory, each tensor behind the other.
+/// A state of about `bytes` bytes in one piece of memory, one tensor after the other.
 struct state {
     std::vector<std::byte> memory;
     std::vector<cairn::const_tensor_view> tensors{};
@@ -81,7 +81,7 @@ struct state {
     }
 };
 
-/// Every piece of every tensor, taken by threads in turn.
+/// Copies every piece of every tensor; threads take them in turn.
 void copy_all(const std::vector<cairn::piecewise_copy>& copies, int threads, store_hint hint) {
     std::vector<std::pair<const cairn::piecewise_copy*, std::size_t>> jobs;
     for (auto const& c : copies)
@@ -97,7 +97,7 @@ void copy_all(const std::vector<cairn::piecewise_copy>& copies, int threads, sto
     for (auto& t : others) t.join();
 }
 
-/// Blocks for all tensors, the copies, and the blocks given back.
+/// Takes blocks for all tensors, copies them, and gives the blocks back.
 void stage(cairn::staging_arena& a, const state& s, const arguments& o, store_hint hint) {
     std::vector<cairn::arena_lease> blocks;
     std::vector<cairn::piecewise_copy> copies;
@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
             auto const begin = std::chrono::steady_clock::now();
             m.run();
             std::chrono::duration<double> const took = std::chrono::steady_clock::now() - begin;
-            if (round == 0) continue;  // whatever is touched for the first time
+            if (round == 0) continue;  // it touches memory for the first time
             m.rates.push_back(static_cast<double>(m.bytes) / took.count());
             m.shares.push_back(m.rates.back() / all.front().rates.back());
             m.faults += cairn::page_faults_of_thread() - faults;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is compared by benchmarks/compare, and how each saves and loads.
+"""The contenders of benchmarks/compare, and how each saves and loads.
 
 Contenders have a name and `run(mode, folder, ranks, steps)`: the line of figures of so many saves,
 asynchronous saves or loads, with "times" and, of asynchronous saves, "stalls" in seconds. A
@@ -38,7 +38,7 @@ class Torch:
 
 
 class Fio:
-    """The storage by the tool that all know: direct, in large blocks, many in flight."""
+    """The storage as measured by fio: direct, in large blocks, many in flight."""
 
     name, limit, modes = "fio", True, ("save", "load")
 
@@ -81,7 +81,7 @@ class Fio:
 
 
 def has_direct_io(folder):
-    """Whether files there can bypass the page cache. tmpfs has nothing else."""
+    """Whether files there can bypass the page cache. On tmpfs they are the page cache."""
     return file_system(folder) != "tmpfs" and not why_no_direct_io(folder)
 
 
@@ -91,7 +91,7 @@ def file_system(folder):
 
 
 def contenders(torch_python, folder, size):
-    """All that can run here, and a line for each that cannot: why not."""
+    """All contenders that can run here, and for each other one a line that says why it cannot."""
     some, absent = [Gpt2("cairn")], []
     if torch_python:
         some += [Torch("DCP", torch_python, modes=("save", "async", "load")),
@@ -104,7 +104,7 @@ def contenders(torch_python, folder, size):
             else:
                 absent.append(f"{library}: not installed: {torch_python} -m pip install {library}")
     else:
-        absent.append("PyTorch and what runs beside it: --torch-python names none")
+        absent.append("PyTorch and the other Python libraries: --torch-python was not passed")
     some.append(Gpt2("bare loop", "--bare", "buffered", limit=True))
     if not has_direct_io(folder):
         absent.append("direct I/O, and fio with it: not on this file system")

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// For how long a save stops a training loop on a GPU, and what it does to the steps beside it:
+// Measures how long a save stops a training loop on a GPU, and how it slows the concurrent steps:
 //
 //     device_overlap [--rounds K] [--steps N] [--layers N] [--width N]
 //
 // The model is that of tests/training, 85 million parameters (1.0 GB with AdamW) by default. Each
 // round trains N steps without a checkpointer, N with one that overlaps, and N with one that does
-// not, in turn; a save begins after the first of them, and the others run beside it. `stall` is the
+// not, in turn; a save begins after the first of them, and the others run during it. `stall` is the
 // time inside maybe_save and before_update, of all N steps, where the GPU has done the step before
 // maybe_save is called. Files are in host memory, so that no disk is measured. Prints a table and
-// one line of JSON: seconds, with lists of median, least and most. Without a GPU it ends with 77.
+// one line of JSON: seconds, with lists of median, least and most. Without a GPU it exits with 77.
 #include "spread.hpp"
 #include "training/trainer.hpp"
 
@@ -95,7 +95,7 @@ void one_round(training::trainer& t, way& w, std::int64_t round, std::int64_t st
     if (w.ckpt && !w.ckpt->wait()) throw std::runtime_error("nothing was saved");
     auto old = w.store.at("step_" + std::to_string((round + 1) * steps));
     for (auto const& file : old.list()) old.remove(file.name);
-    if (round == 0) return;  // memory is made
+    if (round == 0) return;  // memory is allocated
     w.saved.add(saved);
     w.next.add(next);
     w.others.add(others.all.empty() ? next : others.median());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the tensors of a GPU are staged, against plain cudaMemcpyAsync of the same bytes into
-// memory that is pinned in the same way, in turn:
+// Measures how fast the tensors of a GPU are staged, compared with plain cudaMemcpyAsync of the
+// same bytes into memory that is pinned in the same way, in turn:
 //
 //     device_staging [--rounds K] [--small-mib N]
 //
 // Two states: GPT-2 124M with Adam (444 tensors, 1.49 GB), and N MiB of tensors from 1 to 64 KiB.
-// For each: one copy of all bytes, which is 1; one copy for each tensor; one copy of all bytes to
-// memory of cudaHostAlloc; cairn's copies alone, as a save enqueues them; and `async_save` from the
-// call until the tensors may change. Prints a table and one line of JSON, with lists of median,
-// least and most: GB/s, and shares of the first one's rate in the same round. Without a GPU it ends
-// with 77.
+// For each: one copy of all bytes, the reference; one copy for each tensor; one copy of all bytes
+// to memory of cudaHostAlloc; cairn's copies alone, as a save enqueues them; and `async_save` from
+// the call until the tensors may change. Prints a table and one line of JSON, with lists of median,
+// least and most: GB/s, and shares of the first one's rate in the same round. Without a GPU it
+// exits with 77.
 #include "gpt2/state.hpp"
 #include "spread.hpp"
 
@@ -62,7 +62,7 @@ bool parse(int argc, char** argv, arguments& a) {
     return argc % 2 == 1;
 }
 
-/// Tensors, one behind the other in one allocation on the device.
+/// Tensors, one after the other in one allocation on the device.
 class device_state {
 public:
     explicit device_state(const std::vector<gpt2::parameter>& all) {
@@ -118,7 +118,7 @@ std::vector<gpt2::parameter> small_tensors(std::uint64_t mib) {
     return all;
 }
 
-/// The ways to copy a state, each with memory of its own that is made once.
+/// The ways to copy a state, each with memory of its own that is allocated once.
 class staging {
 public:
     explicit staging(device_state& s) : state_(s) {
@@ -209,13 +209,13 @@ std::string measure(const char* name, const std::vector<gpt2::parameter>& all, i
                           {"one to cudaHostAlloc", [&] { s.one_copy(s.allocated()); }},
                           {"cairn, copies", [&] { s.copies(); }},
                           {"cairn, async_save", [&] { pending = s.save(); }}};
-    for (int round = 0; round <= rounds; ++round)  // in the first one memory is made
+    for (int round = 0; round <= rounds; ++round)  // the first one allocates memory
         for (auto& w : ways) {
             auto const begin = clock::now();
             w.run();
             std::chrono::duration<double> const took = clock::now() - begin;
             if (round > 0) w.rates.add(static_cast<double>(state.bytes()) / 1e9 / took.count());
-            if (pending) (void)pending.wait();  // nothing is written beside the next copy
+            if (pending) (void)pending.wait();  // nothing is written during the next copy
         }
     std::printf("%s: %zu tensors, %zu bytes to %s memory\n", name, all.size(), state.bytes(),
                 s.pinned() ? "pinned" : "PAGEABLE");

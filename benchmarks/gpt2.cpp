@@ -7,17 +7,19 @@
 //               [--overlap] [--polite] [--page-cache]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
-// `save` alternates between DIR/s0 and DIR/s1; `load` reads DIR/s0; with --page-cache neither goes
-// past it. Prints one line of JSON: for each step the time of the slowest rank, and the processor
-// time of all; of the last step the phases, with the milliseconds of the slowest rank of each.
-// With --bare the same bytes go from and to the same memory with checksums and syncs, a file for
-// each thread, and without a checkpoint around them: the limit. On as many ranks as have saved, a
-// bare load reads what each has written, otherwise equal parts, whose elements are not where they
-// belong.
+// `save` alternates between DIR/s0 and DIR/s1; `load` reads DIR/s0; with --page-cache neither uses
+// direct I/O. Prints one line of JSON: for each step the time of the slowest rank, and the
+// processor time of all; of the last step the phases, with the milliseconds of the slowest rank of
+// each.
+//
+// With --bare the same bytes are moved from and to the same memory with checksums and syncs, a file
+// for each thread, and without a checkpoint: the limit. On as many ranks as have saved, a bare load
+// reads what each has written, otherwise equal parts, whose elements are not where they belong.
+//
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
-// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it
-// (once); `save` compares what the ranks hold (trust, sampled,
-// verify), and writes DIR/s0 only.
+// policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once);
+// `save` compares what the ranks hold (trust, sampled, verify), and writes DIR/s0 only.
+//
 // `async` saves in the background. `stalls` are the seconds until the tensors may change: when they
 // are copied to memory of that save alone (fresh) or to an arena that is kept (arena), or when the
 // save has ended (blocking); if they never change, once the save is planned (frozen). `times` are
@@ -26,10 +28,12 @@
 // as a share of that rate, as median, least and most of the steps from the second on. `faults` are
 // the page faults of all processes during the stall, `residents` the MB of memory that all of them
 // have after a step, and `peaks` the most so far. --budget bounds the arena of each rank.
-// With --foreground each rank computes meanwhile: `beside_median` and `beside_p99` are the seconds
-// of a step of that while a save is written, `alone_median` and `alone_p99` those of as many steps
-// without a save; of the slowest rank. With --overlap the first of these steps runs beside the
-// copy, and the stall is what is left of it. --polite gives the writers the lowest priority.
+//
+// With --foreground each rank computes in the meantime: `beside_median` and `beside_p99` are the
+// seconds of a step of that while a save is written, `alone_median` and `alone_p99` those of as
+// many steps without a save; of the slowest rank. With --overlap the first of these steps runs
+// during the copy, and the stall is what remains of it. --polite gives the writers the lowest
+// priority.
 #include "gpt2/arguments.hpp"
 #include "gpt2/background.hpp"
 #include "gpt2/bare.hpp"
@@ -84,7 +88,7 @@ std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::siz
 template <class Comm>
 std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::size_t step,
                                     Comm& ranks) {
-    // What replicas hold is alike; otherwise what was saved last stands beside it.
+    // Replicas overwrite one checkpoint; otherwise the previous one is kept beside the new one.
     auto const id = a.dir + (a.replicas.empty() && step % 2 != 0 ? "/s1" : "/s0");
     if (!a.bare.empty()) {
         gpt2::bare::save(s, id, {a, ranks.size()}, ranks);
@@ -116,7 +120,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             if constexpr (cairn::BackgroundCommunicator<Comm>)
                 gpt2::async_step(s, a, step, ranks, kept, mine);
             else
-                throw std::runtime_error("async: these ranks have no background");
+                throw std::runtime_error("async: this group has no exchanges in the background");
         } else {
             phases = a.mode == "save" ? save(s, a, step, ranks) : load(s, a, step, ranks, plane);
             auto const took = gpt2::seconds_since(start);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What gpt2.cpp does, by PyTorch's own DCP: the same state, options, and line of JSON.
+"""Does what gpt2.cpp does, with PyTorch's own DCP: the same state, options, and line of JSON.
 
     gpt2_dcp.py save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check]
                 [--stager default|writer|cached|shared|threaded|pinned] [--foreground]
@@ -9,7 +9,7 @@
 N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherwise. `async` calls
 async_save: `stalls` end when it returns or, with a stager that returns a future, when that is done;
 `times` end with the future of the upload. Stagers: see gpt2_dcp_async.py. `dcp-tuned` saves with
-all that DCP has to be faster: threads of the writer, and plans that are kept from save to save.
+everything that makes DCP faster: threads of the writer, and plans that are kept from save to save.
 """
 import argparse, json, os, resource, sys, tempfile, time, warnings
 
@@ -134,7 +134,7 @@ def one_rank(rank, a, rendezvous):
             dcp.load(sd, checkpoint_id=f"{a.dir}/s0")
         times.append(time.perf_counter() - start)
     if background: background.close()
-    # Values are not the libraries' concern.
+    # The libraries do not store values.
     if a.check: wrong = state.wrong({"step": 12345} if library else sd)
     used = resource.getrusage(resource.RUSAGE_SELF)
     mine = (times, state.bytes(), wrong, used.ru_maxrss / 1024, used.ru_utime + used.ru_stime,
@@ -151,7 +151,7 @@ def one_rank(rank, a, rendezvous):
             line.update(stage=a.stager, **gpt2_dcp_async.figures([r[5] for r in everyone]))
         if a.check: line["wrong"] = sum(r[2] for r in everyone)
         print(json.dumps(line), flush=True)
-    # Nobody closes his sockets while another still waits in a collective.
+    # No rank closes its sockets while another still waits in a collective.
     left = dist.PrefixStore("left", store)
     left.add("ranks", 1)
     while left.add("ranks", 0) < a.ranks: time.sleep(0.01)

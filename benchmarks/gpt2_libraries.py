@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `gpt2_dcp.py --with` offers beside DCP: libraries that store tensors, used by hand.
+"""The libraries of `gpt2_dcp.py --with` besides DCP: they store tensors, and are used by hand.
 
-They know of no ranks. Each rank stores its rows, and all wait for each other: names of files, who
-reads what, and what happens when a rank fails are left to the trainer, as are values that are no
-tensors. Each has `save(state, path, sync)` and `load(state, path)`, called on all ranks."""
+They know nothing of ranks. Each rank stores its rows, and all wait for each other: names of files,
+who reads what, and what happens when a rank fails are left to the trainer, as are values that are
+not tensors. Each has `save(state, path, sync)` and `load(state, path)`, called on all ranks."""
 import json, os
 
 import torch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state of very many keys is built and saved in a time that grows as their number, and no faster.
+// Measures the time to build, save and load a state of very many keys, which must grow linearly.
 //
 //     many_keys [MOST]
 //
@@ -25,7 +25,7 @@ struct seconds {
     double build = 1e9, save = 1e9, load = 1e9;
 };
 
-/// Adds a smaller time of `f()`.
+/// Lowers a time to that of `f()`, if this is smaller.
 template <class F>
 void least(double& s, F&& f) {
     auto const start = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control plane of a save costs at scale: plans of `items` items each gathered from all
+// Measures the control plane of a save at scale: plans of ITEMS items each are gathered from all
 // ranks, and scattered to them, by the code that groups of processes run, with messages handed over
 // in memory. One line for each number of ranks: CPU time of all ranks together, frames, bytes.
 //

@@ -6,7 +6,7 @@ BUILD = os.environ.get("CAIRN_BUILD", f"{os.path.dirname(os.path.abspath(__file_
 
 
 def cairn_command(ranks, threads=False):
-    """The program gpt2 on so many ranks: processes, or threads of one."""
+    """The program gpt2 on a number of ranks: processes, or threads of one."""
     gpt2 = f"{BUILD}/benchmarks/gpt2"
     for program in (gpt2, f"{BUILD}/tools/cairn"):
         if not os.path.exists(program):
@@ -21,7 +21,7 @@ def run(*command):
     if r.returncode != 0:
         sys.exit(f"{sys.argv[0]}: {' '.join(command)}: exit {r.returncode}\n{r.stdout}{r.stderr}")
     last = r.stdout.splitlines()[-1]
-    return json.loads(last[last.index("{"):])  # behind the rank, under a launcher
+    return json.loads(last[last.index("{"):])  # after the rank, under a launcher
 
 
 def why_no_direct_io(folder):
@@ -44,7 +44,7 @@ def files_under(folder):
 
 
 def forget(folder):
-    """Takes the files out of the page cache, where the file system can."""
+    """Removes the files from the page cache, if the file system can."""
     for path in files_under(folder):
         fd = os.open(path, os.O_RDONLY)
         os.fsync(fd)
@@ -53,7 +53,7 @@ def forget(folder):
 
 
 def remember(folder):
-    """Takes the files into the page cache: what was written past it is not there."""
+    """Reads the files into the page cache, where files written by direct I/O are not."""
     for path in files_under(folder):
         with open(path, "rb") as f:
             while f.read(1 << 20): pass

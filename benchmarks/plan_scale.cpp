@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator of a save computes, for any number of ranks: their plans are decoded, made
-// one and checked, each is sent what to leave out of its own, and the locations that they report
-// become the metadata, which is written and read. No bytes of tensors, no network: what other ranks
-// do is left out of all times.
+// Measures what the coordinator of a save computes, for any number of ranks: their plans are
+// decoded, joined and checked, each is sent what to omit from its own, and the locations that they
+// report become the metadata, which is written and read. No bytes of tensors, no network: no time
+// includes the work of other ranks.
 //
 //     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] [--write FILE]
 //
@@ -55,7 +55,7 @@ struct times {
 };
 
 /// One save, by the coordinator.
-/// @param received  Of all ranks; if empty, all say what the coordinator's own rank does.
+/// @param received  Of all ranks; if empty, all send what the coordinator's own rank does.
 cairn::metadata save(const planned_job& j, messages received,
                      const std::shared_ptr<support::plan_slot>& slot, times& took) {
     job_coordinator c(j, slot);

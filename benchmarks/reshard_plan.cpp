@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planning a load costs: n stored chunks against m wanted boxes of one tensor. The promise is
-// O((n + m) log (n + m)) plus the pairs that meet; the last line of each family states the fit.
+// Measures the planning of a load: n stored chunks against m wanted boxes of one tensor. It should
+// take O((n + m) log (n + m)) plus the pairs that overlap; the last line of each family has
+// the fit.
 #include <cairn/planner/reshard.hpp>
 
 #include <benchmark/benchmark.h>
@@ -40,13 +41,13 @@ void plan(benchmark::State& state, const cairn::chunk_list& have,
     state.SetComplexityN(static_cast<std::int64_t>(have.size() + want.size()));
 }
 
-/// All boxes of a job of another size, at once: n chunks onto about 3 n / 4 boxes.
+/// All boxes of a job of a different size, at once: n chunks onto about 3 n / 4 boxes.
 void other_number_of_ranks(benchmark::State& state) {
     auto const n = state.range(0);
     plan(state, stored(rows_over(n)), rows_over(3 * n / 4));
 }
 
-/// One rank's part: one box among n chunks.
+/// One rank's share: one box among n chunks.
 void one_box(benchmark::State& state) {
     auto const n = state.range(0);
     plan(state, stored(rows_over(n)), {rows_over(n / 4)[1]});

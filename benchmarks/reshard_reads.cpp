@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes a load reads, and how many it needs, for other numbers of ranks and other layouts
-// than the save's. Counted at the store, in one process; no seconds.
+// Counts how many bytes a load reads, and how many it needs, if the number of ranks or the layout
+// differs from the save's. Counted at the store, in one process; no times are measured.
 //
 //     reshard_reads
 //
@@ -29,7 +29,7 @@
 
 namespace {
 
-/// Counts the bytes that are read of data files.
+/// Counts the bytes that are read from data files.
 class counted_store : public support::forwarding_store<cairn::memory_store> {
     using base = support::forwarding_store<cairn::memory_store>;
     using handle = decltype(std::declval<cairn::memory_store&>().open(""));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory a save and a load take beyond the state itself.
+// Measures how much memory a save and a load take beyond the state itself.
 //
 //     resident DIR [--ranks N] [--mib M]
 //
@@ -33,9 +33,9 @@ double status(std::string_view name) {
     std::ifstream in("/proc/self/status");
     for (std::string line; std::getline(in, line);)
         if (line.starts_with(name)) return std::atof(line.c_str() + name.size() + 1) / 1024;
-    throw std::runtime_error("/proc/self/status says nothing of " + std::string(name));
+    throw std::runtime_error("/proc/self/status has no " + std::string(name));
 }
-/// From here on the peak counts.
+/// Resets the peak.
 void forget_peak() {
     std::ofstream out("/proc/self/clear_refs");
     out << "5\n";

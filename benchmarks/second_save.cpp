@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the saves of a state that has not changed its layout take besides the bytes: plans, messages
-// and decisions, apart from what storage takes.
+// Measures what the saves of a state with an unchanged layout take besides the bytes: plans,
+// messages and decisions, apart from the time of storage.
 //
 //     second_save DIR [--ranks R] [--parameters P] [--saves K]
 //
@@ -10,8 +10,8 @@
 // least and most, of the saves from the second on, in milliseconds.
 //
 // `save_ms` is the save on the slowest rank. `plan_ms` is its beginning, in which all ranks plan
-// and tell each other, until each knows what to write, without `plan_storage_ms`, in which some
-// rank used its store: most of that is the sync that makes the intent durable. Of the whole save,
+// and exchange plans, until each knows what to write, without `plan_storage_ms`, in which some rank
+// used its store: most of that is the sync that makes the intent durable. Of the whole save,
 // `syncs_ms` is the part in which some rank made something durable, `storage_ms` that in which some
 // rank used its store otherwise and none did that. `first_plan_ms` is `plan_ms` of the first save.
 #include "gpt2/groups.hpp"
@@ -156,7 +156,7 @@ struct arguments {
     int ranks = 4, parameters = 1000, saves = 21;
 };
 
-/// One rank's part of a save, as it is sent to rank 0.
+/// The times of one rank's save, as they are sent to rank 0.
 struct part {
     interval save{}, plan{};
     intervals syncs{}, others{};
@@ -180,7 +180,7 @@ struct part {
 struct figures {
     spread save{}, plan{}, plan_storage{}, syncs{}, storage{};
 };
-/// What of these lies within another one.
+/// Returns the parts of these intervals that lie within another one.
 intervals within(const interval& whole, intervals all) {
     for (auto& i : all) {
         i.begin = std::clamp(i.begin, whole.begin, whole.end);
@@ -218,7 +218,7 @@ public:
         if (ranks.rank() == 0) {
             path_ = in + "/second_save.XXXXXX";
             if (mkdtemp(path_.data()) == nullptr)
-                throw std::runtime_error(path_ + " cannot be made: " + std::strerror(errno));
+                throw std::runtime_error(path_ + " cannot be created: " + std::strerror(errno));
             made_ = true;
             auto const text = std::as_bytes(std::span(path_));
             name.assign(text.begin(), text.end());

@@ -16,19 +16,19 @@ struct spread {
     double median() const { return at(all.size() / 2); }
     double least() const { return at(0); }
     double most() const { return at(all.size() - 1); }
-    /// Of each round: this figure divided by the other one's.
+    /// Returns for each round this figure divided by the other one's.
     spread over(const spread& other) const {
         spread r;
         for (std::size_t i = 0; i < all.size(); ++i) r.add(all[i] / other.all[i]);
         return r;
     }
-    /// `[median, least, most]`
+    /// Returns `[median, least, most]`.
     std::string json() const {
         char line[100];
         std::snprintf(line, sizeof line, "[%.4g, %.4g, %.4g]", median(), least(), most());
         return line;
     }
-    /// `median (least to most)`
+    /// Returns `median (least to most)`.
     std::string text() const {
         char line[100];
         std::snprintf(line, sizeof line, "%.4g (%.4g to %.4g)", median(), least(), most());

@@ -31,7 +31,7 @@ struct arguments {
     int ranks = 1, steps = 1, timeout = 0;
     std::uint64_t budget = cairn::arena_options::no_limit;
     bool sync = true, check = false, foreground = false, overlap = false, polite = false;
-    bool page_cache = false;  ///< Saves and loads by way of the page cache, whatever it has.
+    bool page_cache = false;  ///< Saves and loads through the page cache, whatever is in it.
     cairn::progress_line progress{};
 
     /// Of each exchange; none unless asked for.

@@ -36,8 +36,8 @@ struct background {
     foreground training{};
 };
 
-/// Starts a save. The result is ready once the tensors may change: the save that goes on, empty if
-/// none does. A further way to stage is a branch here and a word in `ways_to_stage`.
+/// Starts a save. The result is ready once the tensors may change: the save that continues, empty
+/// if none does. A further way to stage is a branch here and a word in `ways_to_stage`.
 template <class Comm>
 std::future<cairn::pending_save> start_step(state& s, const arguments& a, const std::string& id,
                                             Comm& ranks, background& b) {
@@ -69,7 +69,8 @@ void async_step(state& s, const arguments& a, std::size_t step, Comm& ranks, bac
     auto staged = start_step(s, a, a.dir + (step % 2 == 0 ? "/s0" : "/s1"), ranks, b);
     auto const started = seconds_since(start);
     std::vector<double> beside, alone;
-    // One step's gradients are computed beside the copies, and what is left of them is waited for.
+    // One step's gradients are computed during the copies; then the remaining copies are waited
+    // for.
     if (a.overlap) beside.push_back(b.training.step());
     auto const waiting = std::chrono::steady_clock::now();
     auto pending = staged.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limit that `gpt2 save` and `gpt2 load` are compared with: the same bytes from and to the same
-// memory, with checksums and syncs, and nothing else. No names, plans, metadata or promises.
+// memory, with checksums and syncs, and nothing else: no names, plans, metadata or guarantees.
 #ifndef CAIRN_BENCHMARKS_GPT2_BARE_HPP
 #define CAIRN_BENCHMARKS_GPT2_BARE_HPP
 
@@ -38,10 +38,10 @@ namespace gpt2::bare {
 
 namespace fs = std::filesystem;
 
-/// What direct I/O is aligned to: offsets, lengths and memory.
+/// The alignment of direct I/O: of offsets, lengths and memory.
 inline constexpr std::uint64_t block = 4096;
 
-/// Takes the checksums, so that no compiler leaves them out.
+/// Uses the checksums, so that no compiler omits them.
 inline std::atomic<std::uint32_t> checksums{0};
 
 inline void require(bool ok, const std::string& path) {
@@ -69,8 +69,8 @@ public:
             from = from.subspan(static_cast<std::size_t>(n));
         }
     }
-    /// Reads until `to` is full or the file ends. What is left of a block is not asked for: direct
-    /// I/O refuses it.
+    /// Reads until `to` is full or the file ends. The rest of a block is not requested: direct I/O
+    /// refuses it.
     /// @return How many bytes were read.
     std::size_t read(std::uint64_t at, std::span<std::byte> to) {
         std::size_t done = 0;
@@ -258,7 +258,7 @@ struct way {
 
     bool direct, sync;
     int threads;
-    std::size_t piece;  ///< Buffered: what the L2 cache holds. Direct: what a disk likes.
+    std::size_t piece;  ///< Buffered: what fits in the L2 cache. Direct: what suits a disk.
 };
 
 /// Writes what this rank holds, a file for each thread. Once all have synced, they replace others,

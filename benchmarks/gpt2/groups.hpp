@@ -57,8 +57,8 @@ inline void check(ncclResult_t r, const char* what) {
     if (r != ncclSuccess)
         throw std::runtime_error(what + std::string(": ") + ncclGetErrorString(r));
 }
-/// As trainers do: NCCL's id travels by other means, and each rank of a host has its own GPU. The
-/// group of the save or load is made of NCCL's communicator, which also moves the tensors.
+/// Runs ranks as trainers do: NCCL's id is sent by other means, and each rank of a host has its own
+/// GPU. The group of the save or load is made of NCCL's communicator, which also moves the tensors.
 template <class F>
 void run_over_nccl(F&& f) {
     auto hosts = cairn::tcp_group::from_environment();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system says of this process, and clocks.
+// The system's figures of this process, and clocks.
 #ifndef CAIRN_BENCHMARKS_GPT2_PROCESS_HPP
 #define CAIRN_BENCHMARKS_GPT2_PROCESS_HPP
 
