@@ -134,7 +134,7 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     }
     if (a.check) mine.wrong = s.wrong(a.bare.empty());
     if (mine.wrong != 0) wrong_anywhere = true;
-    // Nobody's figures before all have ended: threads share a process.
+    // Figures are taken once all ranks have ended: threads share a process.
     gpt2::wait_for_all(ranks);
     mine.maxrss_kib = static_cast<double>(gpt2::usage().ru_maxrss);
     mine.cpu_s = gpt2::cpu_seconds();

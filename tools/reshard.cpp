@@ -115,7 +115,7 @@ bool is_kept_there(std::string_view name) {
     return dot != name.npos && dot != 0 && is_id(name.substr(dot + 1));
 }
 
-/// Prints what is beside the checkpoint and is not copied, so that nobody misses it later.
+/// Prints what is beside the checkpoint and is not copied: the user may need it.
 /// @param mine    The files that are copied.
 /// @param within  A directory of the checkpoint, which ends in '/'; empty: its own.
 /// @return whether there is nothing

@@ -94,7 +94,7 @@ public:
             case errc::invalid_plan: return "the ranks' plans contradict each other";
             case errc::checksum_mismatch: return "bytes fail their checksum";
             case errc::corrupt: return "malformed or truncated data";
-            case errc::unsupported: return "refused: not something cairn understands";
+            case errc::unsupported: return "not supported by cairn";
             case errc::foreign_file: return "the data file belongs to another save";
             case errc::not_found: return "there is no checkpoint";
             case errc::already_exists: return "already exists";
