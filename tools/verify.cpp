@@ -3,12 +3,17 @@
 
 #include <cairn/catalog/verify.hpp>
 
+#include <filesystem>
 #include <iostream>
 
 namespace tool {
 
 int verify(const std::string& checkpoint) {
-    auto const r = cairn::verify(cairn::file_store(checkpoint));
+    auto const at = std::filesystem::absolute(checkpoint);
+    bool const one_rank = at.extension() == ".metadata" && std::filesystem::is_regular_file(at);
+    auto const r = one_rank ? cairn::verify(cairn::file_store(at.parent_path().string()), {},
+                                            at.filename().string())
+                            : cairn::verify(cairn::file_store(checkpoint));
     if (!r.torch_metadata) std::cout << only_cairn;
     for (auto const& line : r.findings) std::cout << line << '\n';
     for (auto const& line : r.unverified) std::cout << "not checked: " << line << '\n';

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program cairn and content that is odd: names that a terminal obeys, much in one piece.
+"""The program cairn and content that is odd: names that a terminal obeys, much in one piece,
+metadata of single ranks.
 
 Usage: odd_content.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
 """
@@ -13,7 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from program import CAIRN, FIXTURES, cairn, check, end, said
+from program import CAIRN, FIXTURES, GOLDEN, cairn, check, end, one_sentence, said
 
 
 def names(tmp):
@@ -46,6 +47,14 @@ def names(tmp):
     r = cairn("reshard", d, tmp / "names again", "--ranks", 2)
     check("reshard: such names are kept", r.returncode == 0 and
           cairn("diff", d, tmp / "names again").returncode == 0, said(r))
+    shutil.copytree(GOLDEN / "unknown_values", tmp / "unknown")
+    metadata = tmp / "unknown/.metadata"
+    metadata.write_bytes(metadata.read_bytes().replace(b"delta", b"\x1b[2Ja"))
+    for args in ("verify", tmp / "unknown"), ("reshard", tmp / "unknown", tmp / "again",
+                                              "--ranks", 2):
+        r = cairn(*args)
+        check(f"{args[0]}: names of what is not checked are escaped", r.returncode == 0 and
+              harmless(r) and rb"not checked: 'extra.\u001b[2Ja': class" in r.stdout, said(r))
 
 
 def without_index(source, target):
@@ -80,6 +89,29 @@ def large(tmp):
         check(f"diff: {name} is read once", b"equal" in out and read < 2.4 * size, read)
 
 
+def rank_metadata():
+    """PyTorch saved it with use_collectives=False: each rank's part is a checkpoint."""
+    place = GOLDEN / "rank_metadata"
+    for rank in (0, 1):
+        part = place / f"__{rank}.metadata"
+        r = cairn("ls", part)
+        check(f"ls: the part of rank {rank}", r.returncode == 0 and
+              b"w  float32 [4]" in r.stdout and f"__{rank}_0.distcp".encode() in r.stdout, said(r))
+        r = cairn("verify", part)
+        check(f"verify: the part of rank {rank}", r.returncode == 0 and
+              b"2 items" in r.stdout and b"1 file: all fine" in r.stdout, said(r))
+        r = cairn("cat", part, "rank")
+        check(f"cat: a value of rank {rank}", r.stdout == f"{rank}\n".encode(), said(r))
+    for args in ("ls", place), ("verify", place), ("cat", place, "rank"), ("diff", place, place):
+        r = cairn(*args)
+        check(f"{args[0]}: the place of all ranks is named as such", r.returncode == 2 and
+              one_sentence(r) and b"one of 2 ranks" in r.stderr and b"__R.metadata" in r.stderr,
+              said(r))
+    r = cairn("ls", GOLDEN)
+    check("ls: of the directory above, too", b"rank_metadata  unreadable" in r.stdout and
+          b"one of 2 ranks" in r.stdout, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         tmp = pathlib.Path(d)
@@ -87,6 +119,7 @@ def main():
         check("the fixtures are written", made.returncode == 0, made.stderr)
         names(tmp)
         large(tmp)
+        rank_metadata()
     sys.exit(end())
 
 

@@ -33,7 +33,8 @@ struct verify_report {
 
 namespace detail {
 CAIRN_DECL verify_report verify(erased_store place,
-                                const std::function<void(std::uint64_t bytes)>& progress);
+                                const std::function<void(std::uint64_t bytes)>& progress,
+                                std::string metadata_file);
 }  // namespace detail
 
 /// Reads a whole checkpoint and compares everything with what the metadata and the checksums say:
@@ -48,11 +49,16 @@ CAIRN_DECL verify_report verify(erased_store place,
 /// @param place     The place of the checkpoint, as `file_store("ckpts/step_1")`.
 /// @param progress  Called with the number of bytes that were checked so far, after each read of at
 ///                  most 4 MiB. Must not throw.
-/// @throws error errc::not_found if there is no checkpoint; what the store throws while `.metadata`
-/// is read. While data files are read an @ref error is a finding; other exceptions are passed on.
+/// @param metadata_file  `__R.metadata` for the part of one rank, as PyTorch writes it with
+///                       `use_collectives=False`.
+/// @throws error errc::not_found if there is no checkpoint, errc::unsupported if there is one of
+/// another format; what the store throws while `.metadata` is read. While data files are read an
+/// @ref error is a finding; other exceptions are passed on.
 template <ObjectStore Store>
-verify_report verify(Store place, const std::function<void(std::uint64_t bytes)>& progress = {}) {
-    return detail::verify(detail::erased_store(std::move(place)), progress);
+verify_report verify(Store place, const std::function<void(std::uint64_t bytes)>& progress = {},
+                     std::string metadata_file = ".metadata") {
+    return detail::verify(detail::erased_store(std::move(place)), progress,
+                          std::move(metadata_file));
 }
 
 }  // namespace cairn

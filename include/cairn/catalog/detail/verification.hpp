@@ -12,6 +12,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
@@ -36,9 +37,10 @@ struct verification_scope {
     /// One of this many blocks is read, and the first of each file. 1: everything, each byte a
     /// fixed number of times, whatever the metadata says.
     std::uint64_t one_in = 1;
-    std::size_t share = 0;       ///< Of all files, this share …
-    std::size_t shares = 1;      ///< … of so many.
-    bool stop_at_first = false;  ///< Stop at the first finding.
+    std::size_t share = 0;                     ///< Of all files, this share …
+    std::size_t shares = 1;                    ///< … of so many.
+    bool stop_at_first = false;                ///< Stop at the first finding.
+    std::string metadata_file{metadata_name};  ///< Or that of one rank alone.
     std::shared_ptr<cairn::activity> activity{};
     std::function<void(std::uint64_t bytes)> progress{};  ///< Receives the bytes checked; or empty.
 };
@@ -57,8 +59,8 @@ public:
     bool run() {
         constexpr int most_saves = 8;
         for (int n = 1;; ++n) {
-            auto const before = store_.tag(metadata_name);
-            if (run_once() || n == most_saves || store_.tag(metadata_name) == before)
+            auto const before = store_.tag(scope_.metadata_file);
+            if (run_once() || n == most_saves || store_.tag(scope_.metadata_file) == before)
                 return findings_.empty();
             findings_.clear();
             damaged_ = false;
@@ -102,17 +104,23 @@ public:
 
 private:
     bool run_once() {
-        auto bytes = read_whole(store_, metadata_name);
+        auto bytes = metadata_bytes();
         format::native::metadata_file f;
-        auto const whole = [&](auto&& check) {
-            return attempt({}, std::string(metadata_name), check);
-        };
+        auto const whole = [&](auto&& check) { return attempt({}, scope_.metadata_file, check); };
         if (!whole([&] { f = format::native::parse_metadata_file(bytes); })) return false;
         torch_metadata_ = f.torch_metadata;
         whole([&] { check_metadata(f.meta); });
         if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
         bytes = {};
         return run(std::move(f.meta));
+    }
+    byte_vector metadata_bytes() {
+        try {
+            return read_whole(store_, scope_.metadata_file);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) refuse_other_format(store_);
+            throw;
+        }
     }
     bool is_enough() const { return scope_.stop_at_first && !findings_.empty(); }
 
@@ -160,7 +168,7 @@ private:
             if (where.file.empty()) where.file = store_.describe(name);
             error const found(e.code(), std::move(where));
             // An item that this version does not know does not affect the others.
-            if (e.code() == make_error_code(errc::unsupported) && name != metadata_name) {
+            if (e.code() == make_error_code(errc::unsupported) && name != scope_.metadata_file) {
                 unread_.push_back(found.what());
                 return false;
             }
@@ -175,7 +183,7 @@ private:
 
     void check_file(const std::string& name, const std::vector<item>& items) {
         ++files_;
-        file f(open_data_file(store_, name), store_.describe(name), setup_,
+        file f(open_data_file(store_, name, scope_.metadata_file), store_.describe(name), setup_,
                [&] { return store_.open(name); });
         blocks_ = 0;
         auto const recorded = meta_.file_sizes.find(name);

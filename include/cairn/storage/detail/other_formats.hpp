@@ -86,6 +86,19 @@ inline std::optional<error_context> other_format(erased_store& place) {
     return {};
 }
 
+/// @throws error errc::unsupported if a place without `.metadata` has a checkpoint of another
+/// format
+inline void refuse_other_format(erased_store& place) {
+    std::optional<error_context> other;
+    try {
+        other = other_format(place);
+    } catch (const error&) {  // there is no such place
+    }
+    if (!other) return;
+    other->file = place.describe(".");
+    throw error(errc::unsupported, std::move(*other));
+}
+
 }  // namespace cairn::detail
 
 #endif

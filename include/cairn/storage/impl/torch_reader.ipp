@@ -85,7 +85,7 @@ struct torch_reader::state {
             auto where = e.context();
             if (where.file.empty()) where.file = name;
             if (e.code() == make_error_code(errc::not_found)) {
-                refuse_other_format();
+                detail::refuse_other_format(chunks.place());
                 where.remedy =
                     "a save that did not finish leaves none: is this the directory of a "
                     "complete checkpoint?";
@@ -124,19 +124,6 @@ struct torch_reader::state {
         if (!checked) chunks.notes().note_item(file.described());
         detail::note_value(chunks.notes(), fqn, v);
         return v;
-    }
-
-    /// @throws error errc::unsupported if another checkpoint stands here
-    void refuse_other_format() {
-        auto& placed = chunks.place();
-        std::optional<error_context> other;
-        try {
-            other = detail::other_format(placed);
-        } catch (const error&) {  // there is no such place
-        }
-        if (!other) return;
-        other->file = placed.describe(".");
-        throw error(errc::unsupported, std::move(*other));
     }
 
     byte_vector metadata_bytes() { return read_whole(chunks.place(), metadata_file); }
