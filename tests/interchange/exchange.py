@@ -122,6 +122,28 @@ def refused_for_its_metadata(tmp):
     check("PyTorch refuses it and says why", "torch_metadata off" in why, why or "it was loaded")
 
 
+def lone_surrogates(tmp):
+    """Names and a str that are no Unicode, though Python has and pickles them."""
+    d, again, w = f"{tmp}/surrogates", f"{tmp}/surrogates again", torch.arange(6.0)
+    whole = {"s\udc80": w, "\ud800.t": {"\udfff": "\udc80\x7f"}}
+    want = dict(flatten(whole))
+    dcp.save(whole, checkpoint_id=d, no_dist=True)
+    code, out = run(CAIRN, "ls", d)
+    check("cairn lists lone surrogates that PyTorch saved",
+          code == 0 and "s\\udc80  float32" in out, out)
+    code, out = run(CAIRN, "reshard", d, again, "--ranks", "2")
+    if code == 0: code, out = run(CAIRN, "diff", d, again)
+    check("cairn re-shards them", code == 0, out)
+    found = dict(flatten(load_all(again))) if code == 0 else {}
+    check("PyTorch loads them after that", found.keys() == want.keys() and
+          all(plain(found[k]) == v if isinstance(v, str) else raw(found[k]) == raw(v)
+              for k, v in want.items()), ascii(found))
+    code, out = run(f"{BUILD}/tests/tools/fixtures", f"{tmp}/names")
+    found = dict(flatten(load_all(f"{tmp}/names/names"))) if code == 0 else out
+    check("PyTorch loads lone surrogates that cairn saved", code == 0 and
+          found["s\udc80"] == "\ud800\x7f" and "a\x1b[2J\x9b" in found, ascii(found))
+
+
 def golden_cases():
     for version in sorted(os.listdir(GOLDEN)):
         if version.startswith("torch-"):
@@ -171,6 +193,7 @@ def main():
                 code, out = run(MIXED, "load", d, str(m))
                 check(f"cairn loads {n} ranks' on {m}", code == 0, out)
         refused_for_its_metadata(tmp)
+        lone_surrogates(tmp)
         in_turn(tmp, specs, objects)
         try:
             d = f"{tmp}/torch1"
