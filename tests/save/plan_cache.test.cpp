@@ -425,8 +425,8 @@ BOOST_AUTO_TEST_CASE(messages_that_nobody_sends_are_refused) {
     cairn::detail::storage_writer_ref writer_ref(writer);
     for (int const kind : {0, 2, 3, 255}) {
         cairn::detail::save_plans plans(nullptr);
-        std::vector<std::byte> const told{static_cast<std::byte>(kind), std::byte{0}};
-        BOOST_CHECK_THROW(plans.join({told}, planner_ref, writer_ref, {}), cairn::error);
+        cairn::detail::outcome told{{}, {static_cast<std::byte>(kind), std::byte{0}}};
+        BOOST_CHECK_THROW(plans.join({&told, 1}, planner_ref, writer_ref, {}), cairn::error);
     }
 }
 

@@ -125,7 +125,9 @@ public:
     void join(std::vector<message> received) {
         cairn::detail::save_planner_ref planner(planner_);
         cairn::detail::storage_writer_ref writer(writer_);
-        plans_.join(std::move(received), planner, writer, options_);
+        std::vector<cairn::detail::outcome> told;
+        for (auto& m : received) told.push_back({{}, std::move(m)});
+        plans_.join(told, planner, writer, options_);
     }
     message answer(int rank) const { return plans_.answer(static_cast<std::size_t>(rank)); }
     void receive(std::span<const std::byte> answer) { plans_.receive(answer); }

@@ -13,6 +13,7 @@
 #include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/verb/detail/collective_op.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
+#include <cairn/verb/detail/polling.hpp>
 #include <cairn/verb/detail/surroundings.hpp>
 
 #include <atomic>
@@ -56,11 +57,9 @@ private:
     std::optional<event> perform(step s);
     void open();
     std::vector<std::byte> local_plan();
-    std::vector<std::byte> global_plan();
     void send_plans();
     static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
-    std::optional<event> stage();
-    void begin_staging();
+    void begin_staging(polling::then copied);
     std::vector<std::byte> staged();
     void await_release(const std::vector<std::uint32_t>& items);
     void all_written();

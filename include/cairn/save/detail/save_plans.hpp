@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_DETAIL_SAVE_PLANS_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/failures.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/detail/value_numbers.hpp>
 #include <cairn/planner/erased_planner.hpp>
@@ -55,8 +56,8 @@ public:
     const save_plan& local() const noexcept { return local_; }
 
     /// On the coordinator: makes the joint plan, or takes the earlier one, and claims the place.
-    /// @param messages  Of all ranks, in rank order. Their memory becomes the joint plan's.
-    CAIRN_DECL void join(std::vector<std::vector<std::byte>> messages, erased_save_planner& planner,
+    /// @param told  By each rank, in rank order: a message, whose memory becomes the joint plan's.
+    CAIRN_DECL void join(std::span<outcome> told, erased_save_planner& planner,
                          erased_storage_writer& writer, const save_options& options);
     /// The message to a rank.
     CAIRN_DECL std::vector<std::byte> answer(std::size_t rank) const;

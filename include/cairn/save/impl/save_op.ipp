@@ -44,9 +44,16 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case open: return starts([&] { this->open(); });
         case plan_local: return worked("plan", [&] { return local_plan(); });
         case exchange_plans: return starts([&] { gather_outcomes(); });
-        case plan_global: return worked("plan for all", [&] { return global_plan(); });
+        case plan_global:
+            return worked("plan for all", [&] {
+                plans_.join(everybody_, *parts_.planner, *parts_.writer, options_);
+                return std::vector<std::byte>();
+            });
         case exchange_global: return starts([&] { send_plans(); });
-        case stage: return this->stage();
+        case stage:
+            return works(
+                "stage", [this](auto f) { begin_staging(std::move(f)); },
+                [this] { return staged(); });
         case write: return this->write();
         case exchange_results:
             tensors_free(false);  // staged and written, or never will be
@@ -110,13 +117,6 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
                              plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
 }
 
-CAIRN_DECL std::vector<std::byte> save_op::global_plan() {
-    std::vector<std::vector<std::byte>> told;
-    for (auto& o : everybody_) told.push_back(std::move(o.payload));
-    plans_.join(std::move(told), *parts_.planner, *parts_.writer, options_);
-    return {};
-}
-
 CAIRN_DECL void save_op::send_plans() {
     std::vector<rank_failure> failures;
     std::vector<std::vector<std::byte>> payloads;
@@ -141,36 +141,29 @@ CAIRN_DECL std::pair<std::uint64_t, std::uint64_t> save_op::content(const save_p
 }
 /// Collects what this rank writes, and copies tensors on devices and, in the background, all
 /// tensors, which are then not used afterwards.
-CAIRN_DECL std::optional<save_fsm::event> save_op::stage() {
-    return works(
-        "stage",
-        [this](auto f) {
-            std::exception_ptr failure;
-            try {
-                heed_cancellation();
-                begin_staging();
-            } catch (...) {  // copies may have begun
-                failure = std::current_exception();
-            }
-            staging_.wait(failure, options_.exchange_timeout, std::move(f));
-        },
-        [this] { return staged(); });
-}
-CAIRN_DECL void save_op::begin_staging() {
-    plans_.receive(std::exchange(answer_, {}));
-    plan_ = parts_.planner->finish_save_plan(plans_.sent());
-    data_.clear();
-    data_.reserve(plan_.items.size());
-    for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
-    check_described(plan_, data_);
-    if (parts_.changes) parts_.changes->expect(plan_.items, data_);
-    bool const background = on_staged_ != nullptr;
-    if (background) clock_.expect([this] { return content(plan_); });
-    staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);
-    staging_.hashes().begin(plans_.held(), plans_.local(), state_->leaves(), report_.save_id,
-                            *parts_.devices);
-    if (parts_.gate && staging_.copies().left_out().empty())
-        staging_.when_enqueued([this] { parts_.gate->enqueued(parts_.devices); });
+/// @param copied  Called when no copy is under way any more.
+CAIRN_DECL void save_op::begin_staging(polling::then copied) {
+    std::exception_ptr failure;
+    try {
+        heed_cancellation();
+        plans_.receive(std::exchange(answer_, {}));
+        plan_ = parts_.planner->finish_save_plan(plans_.sent());
+        data_.clear();
+        data_.reserve(plan_.items.size());
+        for (auto const& item : plan_.items) data_.push_back(parts_.planner->resolve_data(item));
+        check_described(plan_, data_);
+        if (parts_.changes) parts_.changes->expect(plan_.items, data_);
+        bool const background = on_staged_ != nullptr;
+        if (background) clock_.expect([this] { return content(plan_); });
+        staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);
+        staging_.hashes().begin(plans_.held(), plans_.local(), state_->leaves(), report_.save_id,
+                                *parts_.devices);
+        if (parts_.gate && staging_.copies().left_out().empty())
+            staging_.when_enqueued([this] { parts_.gate->enqueued(parts_.devices); });
+    } catch (...) {  // copies may have begun
+        failure = std::current_exception();
+    }
+    staging_.wait(failure, options_.exchange_timeout, std::move(copied));
 }
 CAIRN_DECL std::vector<std::byte> save_op::staged() {
     staging_.copies().finish();

@@ -63,20 +63,19 @@ CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
     return w.take();
 }
 
-CAIRN_DECL void save_plans::join(std::vector<std::vector<std::byte>> messages,
-                                 erased_save_planner& planner, erased_storage_writer& writer,
-                                 const save_options& options) {
-    auto const ranks = messages.size();
+CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& planner,
+                                 erased_storage_writer& writer, const save_options& options) {
+    auto const ranks = told.size();
     std::vector<local_message> locals(ranks);  // empty: unchanged
     values_by_rank values(ranks);
     bool all_unchanged = true;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        wire_reader r(messages[rank]);
+        wire_reader r(told[rank].payload);
         auto const what = static_cast<told_plan>(r.u8());
         values[rank] = get_value_numbers(r);
         if (what == told_plan::whole) {
             locals[rank].begin = r.position();
-            locals[rank].bytes = std::move(messages[rank]);
+            locals[rank].bytes = std::move(told[rank].payload);
             all_unchanged = false;
         } else if (what != told_plan::unchanged || offer().empty() || r.left() != 0) {
             wire_reader::fail("neither a plan nor one that is unchanged");
