@@ -83,19 +83,22 @@ struct planned_job {
         for (auto const& item : plan.items)
             data.push_back(cairn::const_tensor_view(item.type, item.region.shape, nullptr));
         auto const names = cairn::detail::decode_file_names(file_names);
-        auto const split = cairn::detail::split_into_files(plan, options, names.size());
+        auto const split = cairn::detail::split_into_files(plan, cairn::detail::stored_as(plan),
+                                                           options, names.size());
         cairn::write_results results;
         for (std::size_t n = 0; n < split.size(); ++n) {
-            auto const file = cairn::detail::place_items(names[n], split[n], data, options);
-            for (auto const& p : file.items) {
+            auto const file = cairn::detail::place_items(names[n], split[n], data, options, "id");
+            for (std::size_t k = 0; k < file.items.size(); ++k) {
+                auto const& p = file.items[k];
+                auto const& at = file.footer.items[k];
                 cairn::item_layout layout;
-                layout.payload_offset = p.payload_offset;
-                layout.payload_length = p.payload_length;
+                layout.payload_offset = at.payload_offset;
+                layout.payload_length = at.payload_length;
                 layout.strides = p.tensor->strides;
                 results.items.push_back(
-                    {p.item, {file.name, p.offset, p.length, {}, std::move(layout)}});
+                    {p.item, {file.name, at.offset, at.length, {}, std::move(layout)}});
             }
-            results.file_sizes[file.name] = file.end_of_items;
+            results.file_sizes[file.name] = file.size;
         }
         return cairn::encode_write_results(results);
     }

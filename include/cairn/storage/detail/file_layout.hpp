@@ -21,16 +21,12 @@
 
 namespace cairn::detail {
 
-/// One item of a plan with its position in a file.
+/// One item of a plan in a file.
 struct placed_item {
     std::uint32_t item = 0;  ///< Position in the plan.
-    std::uint64_t offset = 0;
-    std::uint64_t length = 0;
     /// Set for tensors. The bytes around the payload are generated when it is written: padding
     /// alone would take kilobytes for each item of a plan.
     std::optional<format::torch::tensor_spec> tensor{};
-    std::uint64_t payload_offset = 0;  ///< For tensors: from the item's first byte.
-    std::uint64_t payload_length = 0;
     std::vector<std::byte> value{};  ///< The whole item, for values.
 };
 
@@ -38,7 +34,8 @@ struct placed_item {
 struct placed_file {
     std::string name{};
     std::vector<placed_item> items{};
-    std::uint64_t end_of_items = 0;
+    format::native::file_footer footer{};  ///< Where these items are. Checksums of zero until then.
+    std::uint64_t size = 0;                ///< Of the whole file.
 };
 
 /// Returns, for each item of a plan, the index of the item that it is stored as: its own, except
@@ -64,12 +61,12 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
 /// Assigns the items of a plan to files. DCP's `_split_by_size_and_type`: values round robin,
 /// tensors by size, the largest first, to the least loaded file. Values are last in a file, so that
 /// tensor offsets do not change between saves when values change length.
+/// @param place  See `stored_as`.
 /// @param count  Of files, with `single_file_per_rank`: at least 1. See `file_count`.
-inline std::vector<std::vector<std::uint32_t>> split_into_files(const save_plan& plan,
-                                                                const torch_writer_options& o,
-                                                                std::size_t count) {
+inline std::vector<std::vector<std::uint32_t>> split_into_files(
+    const save_plan& plan, std::span<const std::uint32_t> place, const torch_writer_options& o,
+    std::size_t count) {
     auto const n = static_cast<std::uint32_t>(plan.items.size());
-    auto const place = stored_as(plan);
     std::vector<std::vector<std::uint32_t>> files;
     if (!o.single_file_per_rank) {
         for (std::uint32_t i = 0; i < n; ++i)
@@ -126,55 +123,40 @@ inline index_vector payload_strides(const const_tensor_view& v) {
 
 /// Computes offsets and lengths of the given items of a plan within one file, before writing.
 inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
-                               std::span<const item_data> data, const torch_writer_options& o) {
+                               std::span<const item_data> data, const torch_writer_options& o,
+                               std::string save_id) {
     placed_file f;
     f.name = std::move(name);
+    f.footer.save_id = std::move(save_id);
     f.items.reserve(which.size());
+    f.footer.items.reserve(which.size());
     format::torch::tensor_items items;
-    std::uint64_t at = 0;
     for (auto i : which) {
-        placed_item p;
+        auto& p = f.items.emplace_back();
+        auto& at = f.footer.items.emplace_back();
         p.item = i;
+        at.offset = f.size;
         if (auto const* view = std::get_if<const_tensor_view>(&data[i])) {
             bool const big = view->bytes() >= o.payload_alignment;
             std::uint32_t const align = big ? o.payload_alignment : 64;
-            if (align > 64) at = (at + align - 1) / align * align;
+            if (align > 64) at.offset = (f.size + align - 1) / align * align;
             p.tensor =
                 format::torch::tensor_spec{view->type, view->shape, payload_strides(*view),
                                            static_cast<std::uint64_t>(view->elements()), align};
             auto const& made = items.of(*p.tensor);
-            p.payload_offset = made.payload_offset();
-            p.payload_length = made.payload_length();
-            p.length = made.length();
+            at.length = made.length();
+            at.payload_offset = made.payload_offset();
+            at.payload_length = made.payload_length();
+            at.block_crcs.resize((at.payload_length + format::native::block_bytes - 1) /
+                                 format::native::block_bytes);
         } else {
             p.value = format::torch::encode_value(*std::get<const value*>(data[i]));
-            p.length = p.value.size();
+            at.length = p.value.size();
         }
-        p.offset = at;
-        at += p.length;
-        f.items.push_back(std::move(p));
+        f.size = at.offset + at.length;
     }
-    f.end_of_items = at;
+    if (!which.empty()) f.size += format::native::encode_footer(f.footer).size();
     return f;
-}
-
-/// A footer of this file's final size, with checksums of zero.
-inline format::native::file_footer empty_footer(const placed_file& f, std::string save_id) {
-    format::native::file_footer footer;
-    footer.save_id = std::move(save_id);
-    for (auto const& p : f.items) {
-        format::native::footer_item i;
-        i.offset = p.offset;
-        i.length = p.length;
-        if (p.tensor) {
-            i.payload_offset = p.payload_offset;
-            i.payload_length = p.payload_length;
-            i.block_crcs.resize((i.payload_length + format::native::block_bytes - 1) /
-                                format::native::block_bytes);
-        }
-        footer.items.push_back(std::move(i));
-    }
-    return footer;
 }
 
 }  // namespace cairn::detail

@@ -41,9 +41,7 @@ struct torch_writer::state {
 
     struct write_job {
         explicit write_job(completion<write_results> d) : done(std::move(d)) {}
-        std::mutex m;
         std::vector<detail::placed_file> files;
-        std::vector<std::uint32_t> stored_as;
         write_results results;
         completion<write_results> done;
         const item_released* released = nullptr;
@@ -131,11 +129,11 @@ struct torch_writer::state {
             auto const names = detail::decode_file_names(plan.storage_data);
             auto const count = options.thread_count != 0 ? detail::file_count({}, options, 1)
                                                          : std::max<std::size_t>(1, names.size());
-            auto const split = detail::split_into_files(plan, options, count);
-            job->stored_as = detail::stored_as(plan);
-            check_tied(plan, job->stored_as, data);
-            for (std::uint32_t i = 0; i < job->stored_as.size(); ++i)
-                if (job->stored_as[i] != i) job->stored_with.emplace_back(job->stored_as[i], i);
+            auto const place = detail::stored_as(plan);
+            auto const split = detail::split_into_files(plan, place, options, count);
+            check_tied(plan, place, data);
+            for (std::uint32_t i = 0; i < place.size(); ++i)
+                if (place[i] != i) job->stored_with.emplace_back(place[i], i);
             std::sort(job->stored_with.begin(), job->stored_with.end());
             if (names.size() != split.size()) {
                 throw error(errc::invalid_plan,
@@ -144,7 +142,9 @@ struct torch_writer::state {
                              .remedy = "give all ranks equal writer options"});
             }
             for (std::size_t n = 0; n < split.size(); ++n)
-                job->files.push_back(detail::place_items(names[n], split[n], data, options));
+                job->files.push_back(
+                    detail::place_items(names[n], split[n], data, options, me.save_id));
+            job->results.items.resize(place.size());
         } catch (...) {
             job->done.fail(std::current_exception());
             return;
@@ -156,7 +156,12 @@ struct torch_writer::state {
             job->files.size(),
             [this, job, data](std::size_t i, auto const& failed) {
                 if (own_threads) detail::apply_to_this_thread(options.polite);
-                write_one(*job, job->files[i], data, failed);
+                auto& f = job->files[i];
+                auto handle = create(f.name, f.size);
+                detail::append_stream out(handle, me, speed, failed);
+                detail::write_file(out, f, data, job->results.items,
+                                   [&](auto item) { release(*job, item); });
+                handle.finish(options.sync_files);
             },
             [this, job](std::exception_ptr failure) { end_of_files(*job, std::move(failure)); });
     }
@@ -299,22 +304,6 @@ struct torch_writer::state {
         }
     }
 
-    template <class Failed>
-    void write_one(write_job& job, const detail::placed_file& f, std::span<const item_data> data,
-                   const Failed& failed) {
-        std::uint64_t size = f.end_of_items;
-        if (!f.items.empty())
-            size += format::native::encode_footer(detail::empty_footer(f, me.save_id)).size();
-        auto handle = create(f.name, size);
-        detail::active_writes writes(handle, me, speed, failed);
-        std::vector<write_result> results;
-        size = detail::write_file(writes, f, data, me.save_id, results,
-                                  [&](auto i) { release(job, i); });
-        handle.finish(options.sync_files);
-        std::lock_guard const lock(job.m);
-        job.results.file_sizes.emplace(f.name, size);
-        job.results.items.insert(job.results.items.end(), results.begin(), results.end());
-    }
     static void release(const write_job& job, std::uint32_t item) {
         if (job.released == nullptr) return;
         (*job.released)(item);
@@ -345,11 +334,9 @@ struct torch_writer::state {
     }
     /// Items stored as another item get that item's location.
     static void complete_results(write_job& job) {
-        std::vector<write_result> by_item(job.stored_as.size());
-        for (auto& r : job.results.items) by_item.at(r.item) = std::move(r);
-        for (std::uint32_t i = 0; i < job.stored_as.size(); ++i)
-            if (job.stored_as[i] != i) by_item[i] = {i, by_item[job.stored_as[i]].at};
-        job.results.items = std::move(by_item);
+        auto& r = job.results;
+        for (auto const& [first, item] : job.stored_with) r.items[item] = {item, r.items[first].at};
+        for (auto const& f : job.files) r.file_sizes.emplace(f.name, f.size);
     }
 
     detail::erased_store base;    ///< As passed to the constructor.
