@@ -32,24 +32,16 @@ struct flattened {
     std::vector<std::pair<std::function<void(const state_dict&)>, state_dict>> notify{};
 };
 
-namespace detail {
-/// Adds the leaves of a state dict, which must outlive them.
-CAIRN_DECL void add_leaves(flattened& to, const state_dict& d);
-}  // namespace detail
-
 /// Returns the leaves of a state dict; DCP's `flatten_state_dict`.
 /// @throws error errc::invalid_state for two entries with one flat name and for keys without a
 /// name.
-CAIRN_DECL flattened flatten(state_dict& d);
 CAIRN_DECL flattened flatten(const state_dict& d);
 /// Returns the leaves of a Stateful, whose `state_dict()` is called once.
 template <Stateful S>
     requires(!std::same_as<std::remove_cvref_t<S>, state_dict>)
 flattened flatten(S& s) {
-    flattened f;
-    f.keep.push_back(s.state_dict());
-    state_dict const d = f.keep.back();
-    detail::add_leaves(f, d);
+    state_dict const d = s.state_dict();
+    auto f = flatten(d);
     f.notify.emplace_back([&s](const state_dict& filled) { s.load_state_dict(filled); }, d);
     return f;
 }

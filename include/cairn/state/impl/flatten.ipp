@@ -280,24 +280,15 @@ private:
     std::map<number_key, tensor_leaf> numbers_;
 };
 
-CAIRN_DECL void add_leaves(flattened& to, const state_dict& d) {
-    flattener(to).walk(d);
-}
-
 }  // namespace cairn::detail
 
 namespace cairn {
 
-CAIRN_DECL flattened flatten(state_dict& d) {
+CAIRN_DECL flattened flatten(const state_dict& d) {
     flattened f;
     f.keep.push_back(d);
     detail::flattener(f).walk(d);
     return f;
-}
-
-CAIRN_DECL flattened flatten(const state_dict& d) {
-    state_dict copy = d;
-    return flatten(copy);
 }
 
 }  // namespace cairn
