@@ -145,6 +145,21 @@ static_assert(!StorageReader<reader_without_read> && !StorageReader<reader_read_
 static_assert(!StorageReader<reader_read_completes_with_results>);
 static_assert(!StorageReader<reader_read_completes_with_nothing>);
 
+/// The least that `IndexReader` asks for beyond `StorageReader`, and near misses.
+class index_reader : public storage_reader {
+public:
+    using storage_reader::storage_reader;
+    stored_index read_index() { return {read_metadata(), {}}; }
+};
+static_assert(IndexReader<index_reader>);
+
+struct reader_index_is_metadata : storage_reader {
+    metadata read_index();
+};
+struct reader_inherits_index : index_reader {};
+static_assert(!IndexReader<storage_reader> && !IndexReader<reader_index_is_metadata> &&
+              !IndexReader<reader_inherits_index>);
+
 /// The least that `ChecksumReader` asks for beyond `StorageReader`, and near misses.
 class checksum_reader : public storage_reader {
 public:

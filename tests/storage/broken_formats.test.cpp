@@ -3,6 +3,7 @@
 #include "archetype/storage_reader.hpp"
 #include "archetype/storage_writer.hpp"
 
+#include <cairn/format/native/index_content.hpp>
 #include <cairn/testing/storage.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -35,6 +36,8 @@ enum class slip {
     read_skips_values,
     read_hides_failures,
     absent_is_empty,
+    index_has_other_metadata,
+    index_has_other_bytes,
     names_fail,
     count
 };
@@ -113,6 +116,16 @@ public:
             if (is_ == slip::absent_is_empty) return {};
             throw;
         }
+    }
+    cairn::stored_index read_index() {
+        auto const other = [](cairn::metadata m) {
+            m.file_sizes["another"] = 1;
+            return m;
+        };
+        auto m = read_metadata();
+        auto bytes = cairn::format::native::encode_metadata(
+            is_ == slip::index_has_other_bytes ? other(m) : m);
+        return {is_ == slip::index_has_other_metadata ? other(m) : m, std::move(bytes)};
     }
     void set_up_reader(const cairn::metadata& m, const cairn::storage_setup& s) {
         inner_.set_up_reader(m, s);

@@ -4,9 +4,12 @@
 
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/read_metadata.hpp>
+#include <cairn/storage/torch_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -81,6 +84,31 @@ BOOST_AUTO_TEST_CASE(every_byte_changed_is_noticed) {
         damaged[i] ^= std::byte{1};
         BOOST_CHECK_THROW((void)native::parse_metadata_file(damaged), cairn::error);
     }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_send_the_index_as_it_is_stored) {
+    saved const s(true);
+    auto const bytes = metadata_bytes(s.store);
+    auto const stored = native::parse_metadata_file(bytes);
+    cairn::torch_reader reader(s.store);
+    reader.reset("c");
+    auto const sent = reader.read_index();
+    BOOST_TEST((sent.meta == stored.meta));
+    BOOST_TEST((native::decode_metadata(sent.bytes) == stored.meta));
+    BOOST_TEST(!std::ranges::search(sent.bytes, stored.index).empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_index_that_is_wrong_about_a_file_is_not_sent) {
+    saved const s(true);
+    auto place = cairn::memory_store(s.store).at("c");
+    cairn::torch_reader reader(s.store);
+    reader.reset("c");
+    auto const [name, size] = *reader.read_metadata().file_sizes.begin();
+    place.remove(name);
+    auto const found = reader.read_index();
+    BOOST_TEST(size != 0u);
+    BOOST_TEST(found.meta.file_sizes.at(name) == 0u);
+    BOOST_TEST(found.bytes.empty());
 }
 
 BOOST_AUTO_TEST_CASE(very_many_chunks_are_warned_of) {

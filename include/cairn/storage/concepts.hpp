@@ -230,6 +230,31 @@ concept StorageReader =
         { r.read_data(std::as_const(plan), target, std::move(done)) } -> std::same_as<void>;
     };
 
+/// Metadata, and what ranks send to each other of it.
+struct stored_index {
+    metadata meta{};
+    std::vector<std::byte> bytes{};
+};
+
+/// A StorageReader whose metadata is stored as ranks send it: the coordinator of a load then sends
+/// it as it was read, and neither encodes it nor decodes it again.
+///
+/// | Expression       | Who         | Type           |
+/// |------------------|-------------|----------------|
+/// | `r.read_index()` | coordinator | `stored_index` |
+///
+/// **Semantics**: called instead of `read_metadata`: returns the same as `meta`, with the same
+/// errors, and in `bytes` what `format::native::encode_metadata` makes of it; nothing if it is not
+/// stored so. An inherited `read_index` does not count: a derived class may have metadata of its
+/// own.
+///
+/// **Models**: `torch_reader`. **Archetype**: `archetype::index_reader`.
+template <class R>
+concept IndexReader = StorageReader<R> && requires(R& r) {
+    { r.read_index() } -> std::same_as<stored_index>;
+    { detail::declaring_class(&R::read_index) } -> std::same_as<std::type_identity<R>>;
+};
+
 /// The checksum of a stored chunk of a tensor. Two chunks of one shape and dtype with the same
 /// `bytes`, `first` and `strides` have equal elements if their checksums are equal.
 struct chunk_checksum {

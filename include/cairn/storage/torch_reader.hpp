@@ -48,6 +48,8 @@ public:
     /// in another format; errc::corrupt, errc::checksum_mismatch, errc::unsupported or
     /// errc::invalid_plan if `.metadata` is invalid.
     CAIRN_DECL metadata read_metadata();
+    /// The same, with the native index as it is stored, if it says all of that.
+    CAIRN_DECL stored_index read_index();
 
     /// @param m  Must outlive all reads.
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);

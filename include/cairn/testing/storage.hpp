@@ -3,6 +3,7 @@
 #define CAIRN_TESTING_STORAGE_HPP
 
 #include <cairn/comm/thread_group.hpp>
+#include <cairn/format/native/index_content.hpp>
 #include <cairn/load.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/save.hpp>
@@ -52,6 +53,8 @@ public:
         for (int n : {1, ranks, 9})
             check("written by " + std::to_string(n) + " ranks",
                   [&] { what_was_written_is_read(n); });
+        if constexpr (IndexReader<decltype(std::declval<place&>().reader())>)
+            check("the index", [&] { an_index_says_what_the_metadata_says(); });
         check("before finish", [&] { nothing_is_there_before_finish(); });
         if constexpr (requires(place& p) { p.names(); })
             check("abandon", [&] { abandon_removes_what_its_rank_wrote(); });
@@ -177,6 +180,22 @@ private:
         holds(p, 3, n);
         if (can_.reshard) holds(p, 3, n + 1);
         none_dropped(w);
+    }
+
+    void an_index_says_what_the_metadata_says() {
+        place p = make_();
+        watcher w;
+        auto ws = writers(p, w);
+        succeeded(save(p, ws, 1), "a save");
+        auto r = p.reader();
+        checkpoint_id const id = p.id();
+        r.reset(id);
+        auto const meta = r.read_metadata();
+        auto const index = r.read_index();
+        note(index.meta == meta, "read_index returns other metadata than read_metadata");
+        if (!index.bytes.empty())
+            note(format::native::decode_metadata(index.bytes) == meta,
+                 "the bytes of read_index are not those of the metadata");
     }
 
     void nothing_is_there_before_finish() {

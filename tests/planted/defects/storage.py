@@ -323,8 +323,7 @@ DEFECTS = [
            "check_metadata(file.meta);", "if (!PLANTED) check_metadata(file.meta);",
            by="storage", wrong="metadata that overlaps or leaves its files is believed"),
     Defect("replaced-metadata-not-looked-for", READER,
-           "if (detail::note_file_sizes(placed, file.meta) || again == 0)",
-           "if (detail::note_file_sizes(placed, file.meta) || PLANTED || again == 0)",
+           "if (whole || again == 0 ||", "if (whole || PLANTED || again == 0 ||",
            by="storage:file_sizes load", wrong="a load beside a save meets files that are gone"),
     Defect("read-failure-swallowed", CHUNKS,
            "if (!failure) return job->done(result());",
@@ -402,4 +401,7 @@ DEFECTS = [
     Defect("small-item-read-twice", "storage/detail/stored_chunk.hpp",
            "p.content = item.content(", "if (!PLANTED) p.content = item.content(",
            by="storage:cost_of_reads", wrong="a small tensor of PyTorch's takes two requests"),
+    Defect("recorded-sizes-sent-for-those-found", READER,
+           "if (whole && file.has_index", "if ((whole || PLANTED) && file.has_index",
+           by="storage:torch_metadata", wrong="other ranks take a lost file to be as it was"),
 ]

@@ -38,8 +38,10 @@ inline std::size_t usual_bytes(const metadata& m) {
 /// The content of a `.metadata` file.
 struct metadata_file {
     metadata meta{};
-    bool has_index = false;      ///< Written by cairn.
-    bool torch_metadata = true;  ///< PyTorch can read it too.
+    bool has_index = false;              ///< Written by cairn.
+    std::span<const std::byte> index{};  ///< Its content and heading, of the bytes parsed.
+    std::size_t content_length = 0;      ///< Of the index.
+    bool torch_metadata = true;          ///< PyTorch can read it too.
     std::optional<commit_record> record{};
     std::size_t pickle_bytes = 0;
 };
@@ -86,6 +88,8 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
             throw damaged_index("a pickle with another checksum");
         root.check_content(content);
         f.meta = impl::content_decoder(content, root.heading).run();
+        f.content_length = content.size();
+        f.index = index.first(content.size() + static_cast<std::size_t>(tail->heading_length));
     } else {
         f.meta = torch::parse_metadata_pickle(bytes, &f.pickle_bytes);
         if (f.pickle_bytes != bytes.size()) throw damaged_index("other bytes after the pickle");

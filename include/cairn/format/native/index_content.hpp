@@ -193,6 +193,17 @@ inline std::vector<std::byte> encode_metadata(const metadata& m) {
     all.heading();
     return w.take();
 }
+/// Returns the same for the metadata of an index, as it is stored.
+/// @param index  Its content and heading.
+inline std::vector<std::byte> encode_stored(std::span<const std::byte> index,
+                                            std::size_t content_length) {
+    cairn::detail::wire_writer w;
+    w.u8(3);
+    w.varint(0);  // An index lists nothing that is unsupported.
+    w.u64(content_length);
+    w.raw(index);
+    return w.take();
+}
 inline metadata decode_metadata(std::span<const std::byte> b) {
     using cairn::detail::wire_reader;
     wire_reader r(b);

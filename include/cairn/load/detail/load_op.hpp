@@ -42,6 +42,7 @@ private:
     std::optional<event> perform(step s);
     void cut_broadcast() noexcept;
     bool items_stay_local();
+    std::vector<std::byte> read_metadata();
     void learn_metadata(const std::vector<std::byte>& told);
     std::vector<std::byte> local_plan();
     void check_ties();

@@ -61,15 +61,7 @@ CAIRN_DECL void load_op::cut_broadcast() noexcept {
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     using enum load_fsm::step;
     switch (s) {
-        case read_metadata:
-            return worked("read metadata", [&] {
-                parts_.reader->reset(id_);
-                wire_writer w;
-                fsm_.items_stay_local(items_stay_local());
-                w.u8(fsm_.needs_items(parts_.plane != nullptr));
-                w.raw(format::native::encode_metadata(parts_.reader->read_metadata()));
-                return w.take();
-            });
+        case read_metadata: return worked("read metadata", [&] { return this->read_metadata(); });
         case exchange_metadata:
             return starts([&] {
                 ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
@@ -119,10 +111,25 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
 CAIRN_DECL bool load_op::items_stay_local() {
     return parts_.planner->items_stay_local() && parts_.reader->items_stay_local();
 }
+CAIRN_DECL std::vector<std::byte> load_op::read_metadata() {
+    parts_.reader->reset(id_);
+    wire_writer w;
+    fsm_.items_stay_local(items_stay_local());
+    w.u8(fsm_.needs_items(parts_.plane != nullptr));
+    auto stored = parts_.reader->read_index();
+    if (stored.bytes.empty()) {
+        // All ranks have the same, without members that only a pickle has.
+        stored.bytes = format::native::encode_metadata(stored.meta);
+        stored.meta = format::native::decode_metadata(stored.bytes);
+    }
+    w.raw(stored.bytes);
+    meta_ = std::move(stored.meta);
+    return w.take();
+}
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     wire_reader r(told);
     fsm_.told(r.u8() != 0);
-    meta_ = format::native::decode_metadata(r.raw(r.left()));
+    if (!ranks_->coordinator()) meta_ = format::native::decode_metadata(r.raw(r.left()));
 }
 
 CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
@@ -277,7 +284,7 @@ CAIRN_DECL load_fsm::event load_op::what_next(event e) {
 
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
-        auto const now = parts_.reader->read_metadata();
+        auto const now = parts_.reader->read_index().meta;
         // PyTorch's checkpoints have no id. Members that only a pickle has were not broadcast.
         namespace native = format::native;
         bool const replaced =

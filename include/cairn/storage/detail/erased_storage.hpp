@@ -47,7 +47,8 @@ public:
     erased_storage_reader(erased_storage_reader&&) = delete;
 
     virtual void reset(const checkpoint_id&) = 0;
-    virtual metadata read_metadata() = 0;
+    /// Without bytes if the reader is no `IndexReader`.
+    virtual stored_index read_index() = 0;
     virtual void set_up_reader(const metadata&, const storage_setup&) = 0;
     virtual load_plan prepare_local_load_plan(load_plan) = 0;
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;
@@ -112,7 +113,12 @@ public:
     explicit storage_reader_ref(R& to) : to_(to) {}
 
     void reset(const checkpoint_id& id) override { to_.reset(id); }
-    metadata read_metadata() override { return to_.read_metadata(); }
+    stored_index read_index() override {
+        if constexpr (IndexReader<R>)
+            return to_.read_index();
+        else
+            return {to_.read_metadata(), {}};
+    }
     void set_up_reader(const metadata& m, const storage_setup& s) override {
         to_.set_up_reader(m, s);
     }

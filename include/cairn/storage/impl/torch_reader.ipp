@@ -27,7 +27,7 @@
 namespace cairn {
 
 static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
-              LocalReader<torch_reader>);
+              LocalReader<torch_reader> && IndexReader<torch_reader>);
 
 /// One rank's loads, one after the other. Never moved, because the finder's functions refer to it.
 struct torch_reader::state {
@@ -66,7 +66,7 @@ struct torch_reader::state {
         else
             running.emplace(save_id);
     }
-    metadata read_metadata() {
+    stored_index read_index() {
         auto& placed = chunks.place();
         auto const name = placed.describe(metadata_file);
         try {
@@ -74,11 +74,15 @@ struct torch_reader::state {
             for (int again = 3;; --again) {
                 auto file = format::native::parse_metadata_file(bytes);
                 check_metadata(file.meta);
+                auto const recorded = file.meta.file_sizes.size();
+                bool const whole = detail::note_file_sizes(placed, file.meta);
+                if (whole && file.has_index && file.meta.file_sizes.size() == recorded)
+                    return {std::move(file.meta),
+                            format::native::encode_stored(file.index, file.content_length)};
                 // A concurrent save may have replaced it, and removed the old data files.
-                if (detail::note_file_sizes(placed, file.meta) || again == 0)
-                    return std::move(file.meta);
-                auto now = metadata_bytes();
-                if (now == bytes) return std::move(file.meta);
+                byte_vector now;
+                if (whole || again == 0 || (now = metadata_bytes()) == bytes)
+                    return {std::move(file.meta), {}};
                 bytes = std::move(now);
             }
         } catch (const error& e) {
@@ -149,7 +153,10 @@ CAIRN_DECL void torch_reader::reset(const checkpoint_id& id) {
     s_->reset(id);
 }
 CAIRN_DECL metadata torch_reader::read_metadata() {
-    return s_->read_metadata();
+    return s_->read_index().meta;
+}
+CAIRN_DECL stored_index torch_reader::read_index() {
+    return s_->read_index();
 }
 CAIRN_DECL void torch_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     s_->set_up_reader(m, me);

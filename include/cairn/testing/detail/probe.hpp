@@ -165,6 +165,13 @@ public:
         around(call::read_metadata, [&] { m = inner_.read_metadata(); });
         return m;
     }
+    stored_index read_index()
+        requires IndexReader<Reader>
+    {
+        stored_index i;
+        around(call::read_metadata, [&] { i = inner_.read_index(); });
+        return i;
+    }
     void set_up_reader(const metadata& m, const storage_setup& s) {
         around(call::set_up, [&] { inner_.set_up_reader(m, s); });
     }
