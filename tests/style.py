@@ -67,8 +67,8 @@ def unsorted_includes(lines: list[str]):
 def file_problems(name: str, text: str):
     lines = text.splitlines()
     first = 1 if lines and lines[0].startswith("#!") else 0
-    if SPDX not in "".join(lines[first : first + 1]):
-        yield 1, f"the first line must say {SPDX}"
+    if not "".join(lines[first : first + 1]).endswith(SPDX):
+        yield 1, f"the first line must end in {SPDX}"
     if len(lines) > MAX_LINES:
         yield 0, f"{len(lines)} lines: more than {MAX_LINES} are more than one idea"
     if not text.endswith("\n") or text.endswith("\n\n"):

@@ -163,7 +163,9 @@ private:
         if (i < corpus_.size()) return corpus_[static_cast<std::size_t>(i)];
         fuzz::engine e(o_.seed * 0x9e3779b97f4a7c15u ^ (i * 0xd1342543de82ef95u));
         (void)e();
-        auto const& seed = *e.any(corpus_);
+        // Small ones more often: many more are executed in the same time.
+        auto const smaller = [](auto const& a, auto const& b) { return a->size() < b->size(); };
+        auto const& seed = *std::min({e.any(corpus_), e.any(corpus_), e.any(corpus_)}, smaller);
         if (t_.change != nullptr && !e.one_in(4)) {
             try {
                 return t_.change(seed, e);
