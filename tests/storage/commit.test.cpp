@@ -2,22 +2,31 @@
 // What stood there before survives every failure; what is not ours is never touched.
 #include "support/data_files.hpp"
 #include "support/fault_store.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/meddling_group.hpp"
 #include "support/meddling_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/async_save.hpp>
 #include <cairn/storage/detail/claim.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 
+#include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <iostream>
+#include <list>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(commit)
@@ -294,6 +303,93 @@ BOOST_AUTO_TEST_CASE(options_name_and_split_files) {
     a.assign(3, 0);
     cairn::load(sd, "d", store);
     BOOST_TEST(a[2] == 1.0f);
+}
+
+namespace {
+
+/// Writes as an object store does: each name once, and its bytes from the first to the last.
+class appending_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    struct taken {
+        std::mutex m{};
+        std::set<std::string> names{};
+    };
+    template <class Handle>
+    struct writer {
+        Handle handle;
+        std::string name;
+        std::uint64_t size, next;
+        void write(std::uint64_t at, cairn::byte_span b) {
+            require(at == next && b.size() <= size - next, "a write at " + std::to_string(at));
+            handle.write(at, b);
+            next += b.size();
+        }
+        void finish(bool durable) {
+            require(next == size, "the end");
+            handle.finish(durable);
+        }
+        void require(bool good, const std::string& found) const {
+            if (!good)
+                throw cairn::error(cairn::errc::io, {.file = name,
+                                                     .expected = std::to_string(next) + " of " +
+                                                                 std::to_string(size) + " bytes",
+                                                     .found = found});
+        }
+    };
+
+    explicit appending_store(cairn::memory_store s,
+                             std::shared_ptr<taken> t = std::make_shared<taken>())
+        : forwarding_store(std::move(s)), taken_(std::move(t)) {}
+    appending_store at(const std::string& id) const {
+        return appending_store(store_.at(id), taken_);
+    }
+    auto create(std::string_view n, std::uint64_t size) {
+        auto const name = describe(n);
+        std::unique_lock lock(taken_->m);
+        if (!taken_->names.insert(name).second)
+            throw cairn::error(cairn::errc::already_exists, {.file = name});
+        lock.unlock();
+        auto h = store_.create(n, size);
+        return writer<decltype(h)>{std::move(h), name, size, 0};
+    }
+    std::size_t created() const { return taken_->names.size(); }
+
+private:
+    std::shared_ptr<taken> taken_;
+};
+
+}  // namespace
+
+/// Small items are gathered, large ones are not; several threads write the files of a rank.
+BOOST_AUTO_TEST_CASE(a_file_is_created_once_and_written_front_to_back) {
+    appending_store store{cairn::memory_store()};
+    float v = 0;
+    for (bool const background : {false, true}) {
+        for (bool const one_file : {true, false}) {
+            ++v;
+            cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+                std::list<std::vector<float>> memory;
+                cairn::state_dict sd{{"step", static_cast<int>(v)}};
+                for (std::size_t const n : {3u, 1u << 18, 5u, 1u << 15, 100u, 1u << 20}) {
+                    memory.emplace_back(n, v);
+                    sd["w" + std::to_string(n) + "." + std::to_string(me.rank())] = memory.back();
+                }
+                cairn::save_options o;
+                o.storage.single_file_per_rank = one_file;
+                o.storage.thread_count = 3;
+                if (background)
+                    (void)cairn::async_save(sd, "c", o, me, store, boost::asio::use_future)
+                        .get()
+                        .wait();
+                else
+                    (void)cairn::save(sd, "c", o, me, store);
+                for (auto& w : memory) w.assign(w.size(), 0);
+                (void)cairn::load(sd, "c", store);
+                for (auto const& w : memory) BOOST_TEST((w == std::vector<float>(w.size(), v)));
+            });
+        }
+    }
+    BOOST_TEST(store.created() > 8u);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_without_items_leaves_an_empty_file) {

@@ -83,6 +83,10 @@ DEFECTS = [
            "if (!PLANTED && (!there || !std::ranges::equal(*there, bytes)))",
            by="storage:leftovers", wrong="a save that another process has presumed dead as it "
            "began is published"),
+    Defect("large-items-written-ahead", "storage/detail/write_file.hpp",
+           "if (b.size() >= direct_bytes) { flush();",
+           "if (b.size() >= direct_bytes) { if (PLANTED) handle_.write(position(), b); flush();",
+           by="storage:commit", wrong="a file cannot be sent to an object store as it is written"),
     Defect("small-files-for-every-thread", "storage/detail/file_layout.hpp",
            "stored.bytes / std::max(worth_a_file, stored.largest);",
            "PLANTED ? stored.items : stored.bytes / std::max(worth_a_file, stored.largest);",
