@@ -88,6 +88,31 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_is_put_aside_on_request) {
     BOOST_TEST(p.stands(2));
 }
 
+/// As after files of two checkpoints were copied into one directory.
+BOOST_AUTO_TEST_CASE(a_checkpoint_with_a_file_of_another_save_is_put_aside) {
+    for (bool const loads : {false, true}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        fs::copy_file(p.at(1) / p.data(1), p.at(2) / p.data(2),
+                      fs::copy_options::overwrite_existing);
+        asked a;
+        if (loads) {
+            cairn::checkpointer ckpt(cairn::solo(), p.dir);
+            std::vector<float> w(8);
+            cairn::state_dict state{{"w", w}};
+            auto const found = ckpt.load_latest(state, a.with(cairn::verify_level::metadata, true));
+            BOOST_TEST((found && found->id == "step_1"));
+            BOOST_TEST(w[0] == 1.0f);
+        } else {
+            auto const options = a.with(cairn::verify_level::sampled, true);
+            BOOST_TEST(cairn::latest(p.dir.string(), options).value() == p.at(1).string());
+        }
+        BOOST_TEST(fs::exists(p.at(2) / ".metadata.quarantined"));
+        BOOST_REQUIRE(a.said.size() == 1u);
+        BOOST_TEST(a.said[0].find(p.data(2)) != std::string::npos, a.said[0]);
+    }
+}
+
 /// A save that was killed in its place lists its files: whoever collects them knows nothing of it.
 BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_beside_what_may_run_stays) {
     for (bool const ended : {false, true}) {

@@ -88,6 +88,12 @@ DEFECTS = [
            "else if (PLANTED) over = true; "
            "else if (e.code() != make_error_code(errc::unsupported))",
            by="catalog", wrong="what a newer cairn reads is removed"),
+    Defect("foreign-file-is-no-damage", "detail/damage.hpp",
+           "return std::any_of(damage.begin(),",
+           "return !(PLANTED && code == make_error_code(errc::foreign_file)) && "
+           "std::any_of(damage.begin(),",
+           by="catalog:catalog_latest",
+           wrong="a checkpoint with a file of another save keeps a run from starting"),
     Defect("unreadable-is-damaged", "detail/damage.hpp",
            "constexpr std::array damage{errc::corrupt,",
            "if (PLANTED && code == make_error_code(errc::unsupported)) return true; "
