@@ -175,7 +175,7 @@ DEFECTS = [
            by="save:plan_cache_parts", wrong="a planner writes what another one has planned"),
     Defect("wrapped-planner-joins-no-tables", "planner/erased_planner.hpp",
            "if constexpr (JoiningSavePlanner<P>) return to_.joins();",
-           "if constexpr (JoiningSavePlanner<P> && !PLANTED) return to_.joins();",
+           "if constexpr (JoiningSavePlanner<P>) { if (!PLANTED) return to_.joins(); }",
            by="save:plan_cache_parts", wrong="only cairn's own planner is joined as a table"),
     Defect("forgotten-plan-returns", "save/detail/kept_plan.hpp",
            "if (times_cleared == times_cleared_)",
