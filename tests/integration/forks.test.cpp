@@ -4,12 +4,15 @@
 #include "support/child_process.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/scratch.hpp"
+#include "support/tcp_ranks.hpp"
 
 #include <cairn/checkpointer.hpp>
+#include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/detail/process_identity.hpp>
 #include <cairn/load.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/observe/trace_file.hpp>
@@ -147,20 +150,19 @@ BOOST_AUTO_TEST_CASE(what_the_parent_has_made_is_refused_or_made_anew) {
     (void)cairn::save(sd, "first", cairn::solo(), writer);
     cairn::thread_group group(1);
     auto me = group.rank(0);
+    cairn::tcp_options const o{.interfaces = "lo"};
+    cairn::tcp_group over_tcp(cairn::tcp_group::unique_id(o), 0, 1, o);
     auto ckpt = std::make_optional<cairn::checkpointer>(
         cairn::solo(), s.dir / "run",
         cairn::checkpointer_options{.every = cairn::steps(1), .save_on_signal = {SIGUSR1}});
     (void)ckpt->maybe_save(1, t);
-    cairn::tcp_options o;
-    o.interfaces = "lo";
     auto const unused = cairn::tcp_group::unique_id(o);
     BOOST_TEST(end_of(child_that([&] {
-                   auto const exchange = [&] {
-                       (void)cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
-                           me.all_gather({}, cairn::no_deadline, std::move(done));
-                       });
-                   };
-                   if (!refuses(exchange) || !refuses([&] { (void)ckpt->maybe_save(2, t); }) ||
+                   if (!refuses([&] { support::meet(me); }) ||
+                       !refuses([&] { support::meet(over_tcp); }) ||
+                       !refuses([&] { (void)cairn::save(sd, "third", over_tcp, writer); }))
+                       return 5;
+                   if (!refuses([&] { (void)ckpt->maybe_save(2, t); }) ||
                        !refuses([&] { (void)ckpt->wait(); }))
                        return 3;
                    ckpt.reset();
@@ -200,6 +202,9 @@ BOOST_AUTO_TEST_CASE(a_child_holds_no_file_of_the_parents) {
     done.finish(false);
     auto reading = store.open("a");
     auto writing = store.create("b", large);
+    cairn::detail::directory_lock const locked(s.dir.string());
+    cairn::detail::rendezvous_file published(s.dir.string(), "run", 0);
+    published.write(cairn::tcp_group::unique_id({.interfaces = "lo"}));
     std::array<std::byte, 10> some{};
     auto const child = child_that([&] {
         bool failed = false;
@@ -403,8 +408,7 @@ BOOST_AUTO_TEST_CASE(a_sink_does_not_write_to_the_parents_file) {
 
 /// Although a child of the one that dies lives on.
 BOOST_AUTO_TEST_CASE(the_death_of_a_process_with_children_is_seen_at_once) {
-    cairn::tcp_options o;
-    o.interfaces = "lo";
+    cairn::tcp_options const o{.interfaces = "lo"};
     int ready[2];
     BOOST_REQUIRE(::pipe(ready) == 0);
     auto const id = cairn::tcp_group::unique_id(o);
@@ -435,8 +439,7 @@ BOOST_AUTO_TEST_CASE(the_death_of_a_process_with_children_is_seen_at_once) {
     auto const since = std::chrono::steady_clock::now();
     ::kill(parent, SIGKILL);
     try {
-        (void)cairn::await_completion<std::vector<cairn::message>>(
-            [&](auto done) { group.all_gather({}, cairn::no_deadline, std::move(done)); });
+        support::meet(group);
         BOOST_ERROR("an exchange with a rank that is dead");
     } catch (const cairn::error& e) {
         BOOST_TEST(e.code() == cairn::make_error_code(errc::rank_failed));
