@@ -119,6 +119,7 @@ struct strangers {
                                    "__5_0.distcp",
                                    "link/__0_0.distcp",
                                    "__6_0." + id_b + ".distcp",
+                                   "results." + id_a + ".csv",
                                    "__7_0.distcp"};
     std::set<std::string> before;
 
@@ -135,6 +136,7 @@ struct strangers {
         fs::create_symlink(root.dir / "other" / "__0_0.distcp", place / "__5_0.distcp");
         fs::create_directory_symlink(root.dir / "other", place / "link");
         write_data(place / ("__6_0." + id_b + ".distcp"), id_b);
+        write(place / ("results." + id_a + ".csv"), "1,2");
         write_data(place / "__7_0.distcp", id_b);
         before = below(root.dir);
     }
