@@ -5,6 +5,8 @@
 #include "support/dying_store.hpp"
 #include "support/whole.hpp"
 
+#include <cairn/detail/wire.hpp>
+#include <cairn/format/crc.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/storage/detail/claim.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
@@ -17,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -149,6 +152,23 @@ BOOST_AUTO_TEST_CASE(what_is_no_intent_goes_with_what_is_its_own) {
         p.write(intent, flipped);
         p.save_well(2);
         BOOST_TEST(!p.has(intent));
+    }
+    {  // of an earlier version: nothing in it counts
+        place p;
+        auto i = intent_of(id_a);
+        i.names = {"__1_0.distcp"};
+        auto earlier = i.encode();
+        earlier[0] = std::byte{2};
+        cairn::detail::wire_writer crc;
+        crc.u32(cairn::format::crc32(std::span(earlier).first(earlier.size() - 4)));
+        std::ranges::copy(crc.written(), earlier.end() - 4);
+        p.write(intent, earlier);
+        p.write(data, "left");
+        p.write("__1_0.distcp", "not his");
+        p.save_well(2);
+        BOOST_TEST(!p.has(intent));
+        BOOST_TEST(!p.has(data));
+        BOOST_TEST(p.has("__1_0.distcp"));
     }
     {  // under the name of another save
         place p;
