@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_for_another_process_that_has_announced_to_r
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_waits_for_readers_of_other_hosts_and_of_newer_versions) {
-    for (int const version : {2, 3}) {
+    for (int const version : {1, 2, 3}) {  // version 1: of nobody, now
         place p;
         save_steps(cairn::file_store(p.dir), {1, 2});
         cairn::detail::wire_writer w;
@@ -134,7 +134,8 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_for_readers_of_other_hosts_and_of_newer_ver
         auto const name = ".reading." + std::string(32, 'b');
         cairn::file_store(p.at(1)).publish(name, w.written(), std::nullopt);
         (void)retain(p.store(), cairn::last(1));
-        BOOST_TEST(p.stands(1));
+        BOOST_TEST(p.stands(1) == (version != 1));
+        if (version == 1) continue;
         fs::last_write_time(p.at(1) / name,
                             fs::last_write_time(p.at(1) / name) - std::chrono::hours(25));
         (void)retain(p.store(), cairn::last(1));

@@ -110,6 +110,19 @@ BOOST_AUTO_TEST_CASE(the_loaded_checkpoint_is_kept_as_one_of_the_last) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(an_id_that_names_nothing_is_an_error) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        save(me, ckpt, 1);
+        BOOST_CHECK_EXCEPTION((void)ckpt.load("step_9", me), cairn::error,
+                              [](const cairn::error& e) {
+                                  return e.code() == make_error_code(cairn::errc::not_found) &&
+                                         has(e.what(), "step_9");
+                              });
+    });
+}
+
 /// Other jobs save here too; what was only written may turn out to be unreadable.
 BOOST_AUTO_TEST_CASE(what_was_read_from_the_first_byte_to_the_last_is_kept) {
     for (auto const level : {cairn::verify_level::full, cairn::verify_level::sampled}) {

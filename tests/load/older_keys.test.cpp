@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(older_keys_with_another_shape_are_refused) {
     cairn::state_dict sd{{"optim", cairn::state_dict{{"param_groups", cairn::state_list{one}}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(sd, golden), cairn::error, [](const auto& e) {
         return is(e, cairn::errc::kind_mismatch) && e.context().fqn == "optim.param_groups" &&
-               e.context().found == "a list of 2";
+               e.context().expected == "a list of 1" && e.context().found == "a list of 2";
     });
     cairn::state_dict other{{"run", cairn::state_dict{{"epochs", std::ref(lr)}}}};
     BOOST_CHECK_EXCEPTION(cairn::load(other, golden), cairn::error, [](const auto& e) {
