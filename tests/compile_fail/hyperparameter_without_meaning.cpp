@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: hyperparameter: specialise cairn::value_traits for this type
+// at most 20 lines
 #include <cairn/models/optimizer.hpp>
 
 struct schedule {
