@@ -71,16 +71,10 @@ public:
         }
     }
     /// Reads data files only.
+    /// @param meta  Passed @ref check_metadata.
     bool run(metadata meta) {
-        meta_ = std::move(meta);
-        note_metadata(unverified_, meta_);
-        std::size_t n = 0;
-        for (auto& [name, items] : by_file()) {
-            if (is_enough()) break;
-            if (n++ % scope_.shares == scope_.share)
-                attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
-        }
-        return findings_.empty();
+        note_metadata(unverified_, meta);
+        return run_files(std::move(meta));
     }
 
     /// Returns the findings, one line each.
@@ -109,10 +103,20 @@ private:
         auto const whole = [&](auto&& check) { return attempt({}, scope_.metadata_file, check); };
         if (!whole([&] { f = format::native::parse_metadata_file(bytes); })) return false;
         torch_metadata_ = f.torch_metadata;
-        whole([&] { check_metadata(f.meta); });
+        if (whole([&] { check_metadata(f.meta); })) note_metadata(unverified_, f.meta);
         if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
         bytes = {};
-        return run(std::move(f.meta));
+        return run_files(std::move(f.meta));
+    }
+    bool run_files(metadata meta) {
+        meta_ = std::move(meta);
+        std::size_t n = 0;
+        for (auto& [name, items] : by_file()) {
+            if (is_enough()) break;
+            if (n++ % scope_.shares == scope_.share)
+                attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
+        }
+        return findings_.empty();
     }
     byte_vector metadata_bytes() {
         try {
