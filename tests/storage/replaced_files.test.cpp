@@ -2,6 +2,7 @@
 // What a distributed file system does to who reads a file that another host replaces: it says that
 // the file handle is stale, or that there is no such file, for a while.
 #include "support/error_codes.hpp"
+#include "support/on_threads.hpp"
 #include "support/replaced_files.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
@@ -10,6 +11,7 @@
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
 #include <cairn/catalog/verify.hpp>
+#include <cairn/checkpointer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -17,9 +19,11 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(replaced_files)
@@ -43,6 +47,13 @@ float loaded(const std::string& id) {
     return w[0];
 }
 using support::is;
+
+cairn::save_report save_step(const std::string& run, int step, cairn::checkpointer_options o = {}) {
+    std::vector<float> w(64, static_cast<float>(step));
+    cairn::checkpointer ckpt(cairn::solo(), run, std::move(o));
+    (void)ckpt.save_now(step, cairn::state_dict{{"w", w}});
+    return ckpt.wait().value();
+}
 
 }  // namespace
 
@@ -91,6 +102,69 @@ BOOST_AUTO_TEST_CASE(what_stays_stale_is_an_error_of_the_storage) {
     for (auto const& e : fs::directory_iterator(two))
         if (e.path().extension() == ".distcp") server.only(e.path().string());
     BOOST_CHECK_EXCEPTION(loaded(two), cairn::error, is(cairn::errc::io));
+}
+
+/// Nobody goes back behind it, calls it damaged, or removes it.
+BOOST_AUTO_TEST_CASE(a_checkpoint_that_stays_stale_is_neither_skipped_nor_removed) {
+    support::scratch dir;
+    auto const root = dir.dir.string();
+    for (auto const* run : {"/a", "/b", "/c"})
+        for (int const step : {1, 2}) (void)save_step(root + run, step);
+    for (auto const& how : {support::stale_call{"open", ESTALE}, {"read", ENOENT}}) {
+        BOOST_TEST_CONTEXT(how.what << " fails with " << how.error) {
+            replaced_files server(root, how, INT32_MAX);
+            for (auto const* run : {"/a", "/b", "/c"})
+                server.only(root + run + "/step_2/.metadata");
+            auto const skipped = [](const std::string& s) { BOOST_ERROR(s); };
+            cairn::latest_options const options{cairn::verify_level::full, true, skipped};
+            auto const stays = [](const cairn::error& e) {
+                return is(e, cairn::errc::io) &&
+                       std::string(e.what()).find("step_2") != std::string::npos;
+            };
+            std::vector<float> w(64);
+            // Each waits for it, so all do at once.
+            std::vector<std::function<void()>> const uses{
+                [&] {
+                    BOOST_CHECK_EXCEPTION((void)cairn::latest(root + "/a", options), cairn::error,
+                                          stays);
+                },
+                [&] {
+                    cairn::checkpointer ckpt(cairn::solo(), root + "/b");
+                    BOOST_CHECK_EXCEPTION(
+                        (void)ckpt.load_latest(cairn::state_dict{{"w", w}}, options), cairn::error,
+                        stays);
+                    BOOST_TEST(w[0] == 0.0f);
+                },
+                [&] {
+                    BOOST_CHECK_EXCEPTION(
+                        (void)cairn::verify(cairn::file_store(root + "/a/step_2")), cairn::error,
+                        stays);
+                },
+                [&] {
+                    auto const all = cairn::list_checkpoints(root + "/a");
+                    BOOST_REQUIRE(all.size() == 2u);
+                    BOOST_TEST((all[0].state == cairn::checkpoint_state::complete));
+                    BOOST_TEST(all[1].id == "step_2");
+                    BOOST_TEST((all[1].state == cairn::checkpoint_state::unreadable));
+                },
+                [&] {  // by a run that keeps one
+                    auto const report = save_step(root + "/c", 3, {.keep = cairn::last(1)});
+                    BOOST_TEST(report.warnings.size() == 2u);  // of its order, and that it stays
+                    for (auto const& warning : report.warnings)
+                        BOOST_TEST(warning.find("'step_2'") != std::string::npos, warning);
+                    BOOST_TEST(fs::exists(root + "/c/step_2/.metadata"));
+                    BOOST_TEST(!fs::exists(root + "/c/step_1"));
+                }};
+            support::rethrow_first(
+                support::try_on_threads(static_cast<int>(uses.size()),
+                                        [&](int k) { uses[static_cast<std::size_t>(k)](); }));
+        }
+    }
+    for (auto const* run : {"/a", "/b", "/c"}) {
+        std::vector<float> w(64);
+        (void)cairn::load(cairn::state_dict{{"w", w}}, root + std::string(run) + "/step_2");
+        BOOST_TEST(w[0] == 2.0f);
+    }
 }
 
 /// Each time it has read `.metadata`, the files that this names are gone.
