@@ -46,7 +46,20 @@ public:
                erased_storage_reader& reader, erased_data_plane* plane, phase_clock& clock,
                std::chrono::milliseconds timeout, const metadata& stored)
         : in_(in), planner_(planner, devices), reader_(reader), plane_(plane), clock_(clock),
-          timeout_(timeout), stored_(stored), windows_(planner_, stored), copying_(in) {}
+          timeout_(timeout), stored_(stored), windows_(planner_, stored), copying_(in) {
+        target_.resolve_tensor = [this](const read_item& i) {
+            return shared_.will_hold(i) ? open_for_all(i, false) : windows_.open(i);
+        };
+        target_.resolve_converted = [this](const read_item& i) {
+            return shared_.will_hold(i) ? open_for_all(i, true) : planner_.resolve_tensor(i);
+        };
+        target_.commit_tensor = [this](const read_item& i, tensor_view v) {
+            if (!shared_.hold(i, v)) windows_.close(i, v);
+        };
+        target_.load_value = [this](const read_item& i, value v) {
+            values_.emplace_back(i, std::move(v));
+        };
+    }
     load_turns(load_turns&&) = delete;
 
     shared_reads& shared() noexcept { return shared_; }
@@ -69,26 +82,30 @@ public:
         auto some = split_off(plan, [](const read_item& i) { return i.kind == item_kind::value; });
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
+        clock_.expect([&] { return content(some); });
         auto const n = some.items.size();
-        read_some(owned(std::move(some)), checked(std::move(f), [this, n] {
-                      if (values_.size() != n)
-                          throw error(
-                              errc::invalid_plan,
-                              {.expected = std::to_string(n) + " values",
-                               .found = std::to_string(values_.size()),
-                               .remedy = "read_data of the StorageReader must hand on each value "
-                                         "once"});
-                      for (auto const& [item, v] : values_) planner_.check_value(item, v);
-                  }));
+        start_reading(
+            owned(std::move(some)), target_, checked(std::move(f), [this, n] {
+                clock_.moved_rest();
+                if (values_.size() != n)
+                    throw error(errc::invalid_plan,
+                                {.expected = std::to_string(n) + " values",
+                                 .found = std::to_string(values_.size()),
+                                 .remedy = "read_data of the StorageReader must hand on each value "
+                                           "once"});
+                for (auto const& [item, v] : values_) planner_.check_value(item, v);
+            }));
     }
     /// @param plan  The finished plan, without its values; outlives the turn, and does not change.
     void read(const load_plan& plan, then done) {
         auto mine =
             shared_.none() ? some_items(some_items(), &plan) : owned(shared_.items_to_read(plan));
-        read_some(std::move(mine), checked(settled(std::move(done)), [this] {
-                      for (auto& [item, v] : std::exchange(values_, {}))
-                          planner_.load_value(std::as_const(item), std::move(v));
-                  }));
+        clock_.expect([&] { return content(*mine); });
+        start_reading(std::move(mine), target_, checked(settled(std::move(done)), [this] {
+                          clock_.moved_rest();
+                          for (auto& [item, v] : std::exchange(values_, {}))
+                              planner_.load_value(std::as_const(item), std::move(v));
+                      }));
     }
     /// @param whole  Whether the data plane has all ranks of the job, numbered alike.
     void broadcast(const load_plan& plan, bool whole, then f) {
@@ -181,25 +198,6 @@ private:
         for (auto const* p : sent) bytes += p->bytes;
         return {bytes, sent.size()};
     }
-    void read_some(some_items some, then f) {
-        clock_.expect([&] { return content(*some); });
-        read_expected(std::move(some), checked(std::move(f), [this] { clock_.moved_rest(); }));
-    }
-    void read_expected(some_items some, then f) {
-        target_.resolve_tensor = [this](const read_item& i) {
-            return shared_.will_hold(i) ? open_for_all(i, false) : windows_.open(i);
-        };
-        target_.resolve_converted = [this](const read_item& i) {
-            return shared_.will_hold(i) ? open_for_all(i, true) : planner_.resolve_tensor(i);
-        };
-        target_.commit_tensor = [this](const read_item& i, tensor_view v) {
-            if (!shared_.hold(i, v)) windows_.close(i, v);
-        };
-        target_.load_value = [this](const read_item& i, value v) {
-            values_.emplace_back(i, std::move(v));
-        };
-        start_reading(std::move(some), std::move(f));
-    }
     /// Shared data is sent as it is stored: if this rank converts it for itself, it keeps a limited
     /// part in stored form.
     tensor_view open_for_all(const read_item& i, bool reader_converts) {
@@ -220,7 +218,7 @@ private:
             again_at_.emplace(wanted_part::of(item), some.items.size());
             some.items.push_back(item);
         }
-        target_.resolve_tensor = [this](const read_item& i) {
+        again_target_.resolve_tensor = [this](const read_item& i) {
             auto const found = again_at_.find(wanted_part::of(i));
             if (found == again_at_.end())
                 throw error(errc::invalid_plan,
@@ -231,23 +229,23 @@ private:
                                        "they are"});
             return again_[found->second].second;
         };
-        target_.resolve_converted = target_.resolve_tensor;
-        target_.commit_tensor = [this](const read_item&, const tensor_view&) { ++committed_; };
-        target_.load_value = [](const read_item&, const value&) {};
-        start_reading(owned(std::move(some)), checked(std::move(f), [this] {
+        again_target_.resolve_converted = again_target_.resolve_tensor;
+        again_target_.commit_tensor = [this](const read_item&, const tensor_view&) {
+            ++committed_;
+        };
+        again_target_.load_value = [](const read_item&, const value&) {};
+        start_reading(owned(std::move(some)), again_target_, checked(std::move(f), [this] {
                           if (committed_ != again_.size())
                               throw error(errc::invalid_plan,
                                           {.fqn = again_.front().first.fqn,
                                            .expected = "a reader that commits what it has read"});
                       }));
     }
-    void start_reading(some_items some, then f) {
+    /// @param to  Outlives the read.
+    void start_reading(some_items some, const read_target& to, then f) {
         reading_ = std::move(some);
         call_part<read_result>(
-            in_.executor,
-            [&](auto done) {
-                reader_.read_data(*reading_, std::as_const(target_), std::move(done));
-            },
+            in_.executor, [&](auto done) { reader_.read_data(*reading_, to, std::move(done)); },
             [this, f = std::move(f)](call_result<read_result> r) {
                 if (r.value) unverified_ = std::move(r.value->unverified);
                 f(std::move(r.failure));
@@ -265,8 +263,9 @@ private:
     load_report report_{};
     shared_reads shared_{};
     std::vector<std::pair<read_item, value>> values_{};  ///< Not yet passed to the planner.
-    some_items reading_{};                               ///< The items being read …
-    read_target target_{};                               ///< … and to where.
+    some_items reading_{};                               ///< The items being read.
+    read_target target_{};                               ///< To where: in a turn …
+    read_target again_target_{};                         ///< … and a second time.
     std::vector<std::string> unverified_{};
     std::optional<part_broadcaster> broadcaster_{};
     part_broadcaster::reread again_{};  ///< The items being read a second time …

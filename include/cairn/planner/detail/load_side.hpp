@@ -75,25 +75,13 @@ public:
             }
             asked.insert(asked.end(), name);
             if (leaf.per_rank()) asked.merge(of_ranks(stored_name(leaf.fqn)));
-            if (it == entries.end() && add_older(plan, leaf, i, asked)) continue;
-            auto const items = plan.items.size();
-            if (auto const u = stored_->unsupported.find(name);
-                it == entries.end() && u != stored_->unsupported.end()) {
-                problems_.add(errc::unsupported,
-                              {.fqn = name,
-                               .expected = "a dtype that this version of cairn knows",
-                               .found = u->second.type});
-                continue;
-            }
             if (it == entries.end()) {
-                report_.missing.push_back(name);
-                if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
-                    problems_.add_missing(
-                        name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0, *stored_);
+                if (!add_older(plan, leaf, i, asked)) add_missing(leaf, name);
                 continue;
             }
             take_other_kind((*state_)[i], it->second);
             if (auto const* t = leaf.tensor()) {
+                auto const items = plan.items.size();
                 auto const* stored = std::get_if<tensor_metadata>(&it->second);
                 auto const* first = stored == nullptr ? nullptr : tied_.first_of(name, *t, *stored);
                 if (first == nullptr) {
@@ -222,6 +210,17 @@ private:
         }
     }
 
+    void add_missing(const flat_leaf& leaf, const std::string& name) {
+        if (auto const u = stored_->unsupported.find(name); u != stored_->unsupported.end())
+            return problems_.add(errc::unsupported,
+                                 {.fqn = name,
+                                  .expected = "a dtype that this version of cairn knows",
+                                  .found = u->second.type});
+        report_.missing.push_back(name);
+        if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
+            problems_.add_missing(name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0,
+                                  *stored_);
+    }
     void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
                     const std::string& name,
                     const std::variant<tensor_metadata, value_metadata>& entry,

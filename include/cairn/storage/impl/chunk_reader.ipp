@@ -358,54 +358,39 @@ struct chunk_reader::state {
                                                     : "bytes transformed by " + at.transforms[0]});
     }
 
-    /// The chunks of a group by their bytes: usually there is one.
-    struct found_chunks {
-        std::vector<std::vector<detail::wanted_chunk>> of{};
-        /// For each item of the group: the bytes, the chunk in them.
-        std::vector<std::pair<std::size_t, std::size_t>> items{};
-    };
-    found_chunks find_all(const load_plan& plan, open_file& file, const item_group& g) {
-        found_chunks found;
-        // The last with these bytes, by offset and length.
-        std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
-        detail::stored_items stored(meta);
-        for (std::size_t k = 0; k < g.items.size(); ++k) {
-            auto const& item = plan.items[g.items[k]];
-            if (k != 0) {
-                auto const& before = plan.items[g.items[k - 1]];
-                if (before.chunk == item.chunk && before.fqn == item.fqn) {
-                    found.items.push_back(found.items.back());
-                    continue;
-                }
-            }
-            auto const at = stored.of(item);
-            auto p = find(file, item.fqn, *at.tensor, at.chunk);
-            if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
-            auto& n = last.try_emplace({p.offset, p.length}, found.of.size()).first->second;
-            if (n == found.of.size() || !detail::joins(found.of[n].front().stored, p)) {
-                n = found.of.size();
-                found.of.emplace_back();
-            }
-            found.of[n].push_back({item.fqn, std::move(p), {}});
-            found.items.emplace_back(n, found.of[n].size() - 1);
-        }
-        return found;
-    }
     void read_chunks(read_job& job, open_file& file, const item_group& g,
                      std::vector<std::byte>& scratch) {
-        auto found = find_all(job.plan, file, g);
+        auto const item = [&](std::size_t k) -> const read_item& {
+            return job.plan.items[g.items[k]];
+        };
         auto const resolve = [&] {
             std::vector<tensor_view> all;
             for (auto i : g.items) all.push_back(job.target.resolve_converted(job.plan.items[i]));
             return all;
         };
         auto const views = g.windows ? g.windows->get(resolve) : resolve();
-        for (std::size_t k = 0; k < g.items.size(); ++k) {
-            auto const& item = job.plan.items[g.items[k]];
-            found.of[found.items[k].first][found.items[k].second].parts.push_back(
-                {box(item.source_offsets, item.shape), views[k]});
+        // The chunks by their bytes: usually there is one.
+        std::vector<std::vector<detail::wanted_chunk>> found;
+        // The last with these bytes, by offset and length.
+        std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
+        detail::stored_items stored(meta);
+        for (std::size_t k = 0, n = 0; k < g.items.size(); ++k) {
+            auto const& i = item(k);
+            if (k == 0 || item(k - 1).chunk != i.chunk || item(k - 1).fqn != i.fqn) {
+                auto const at = stored.of(i);
+                auto p = find(file, i.fqn, *at.tensor, at.chunk);
+                if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
+                auto& known = last.try_emplace({p.offset, p.length}, found.size()).first->second;
+                if (known == found.size() || !detail::joins(found[known].front().stored, p)) {
+                    known = found.size();
+                    found.emplace_back();
+                }
+                n = known;
+                found[n].push_back({i.fqn, std::move(p), {}});
+            }
+            found[n].back().parts.push_back({box(i.source_offsets, i.shape), views[k]});
         }
-        for (auto& chunks : found.of) {
+        for (auto& chunks : found) {
             // Checked last, because it is a search.
             bool const usual = chunks.front().stored.length <= detail::usual_read_size ||
                                others_want.has(chunks.front().fqn);
@@ -414,7 +399,7 @@ struct chunk_reader::state {
         }
         if (g.windows && !g.windows->complete_one()) return;
         for (std::size_t k = 0; k < g.items.size(); ++k)
-            job.target.commit_tensor(job.plan.items[g.items[k]], views[k]);
+            job.target.commit_tensor(item(k), views[k]);
     }
 
     void read_value(read_job& job, open_file& file, const std::string& fqn, const item_group& g) {
