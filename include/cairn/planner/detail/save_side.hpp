@@ -5,7 +5,6 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/detail/value_hash.hpp>
-#include <cairn/planner/global_plan.hpp>
 #include <cairn/planner/options.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -96,17 +95,6 @@ public:
             plan.paths.emplace_back(std::move(name), std::move(steps));
         }
         return plan;
-    }
-
-    std::pair<std::vector<save_plan>, metadata> create_global(std::vector<save_plan> all) const {
-        if (options_->dedup) {
-            all = options_->dedup(std::move(all));
-            drop_empty_items(all);
-        } else {
-            all = dedup_save_plans(std::move(all), options_->dedup_save_to_lowest_rank);
-        }
-        auto m = create_global_metadata(all);
-        return {std::move(all), std::move(m)};
     }
 
     /// Returns the elements of the item's box, which lies in one shard of its leaf; or its value.

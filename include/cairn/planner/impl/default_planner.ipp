@@ -5,6 +5,7 @@
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/detail/load_side.hpp>
 #include <cairn/planner/detail/save_side.hpp>
+#include <cairn/planner/global_plan.hpp>
 
 #include <memory>
 #include <optional>
@@ -45,7 +46,15 @@ CAIRN_DECL save_plan default_planner::create_local_save_plan() {
 }
 CAIRN_DECL std::pair<std::vector<save_plan>, metadata> default_planner::create_global_save_plan(
     std::vector<save_plan> all) {
-    return sides_->save.create_global(std::move(all));
+    auto const& o = sides_->options;
+    if (o.dedup) {
+        all = o.dedup(std::move(all));
+        drop_empty_items(all);
+    } else {
+        all = dedup_save_plans(std::move(all), o.dedup_save_to_lowest_rank);
+    }
+    auto m = create_global_metadata(all);
+    return {std::move(all), std::move(m)};
 }
 CAIRN_DECL save_plan default_planner::finish_save_plan(save_plan plan) {
     return plan;
