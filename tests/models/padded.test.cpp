@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(a_rank_of_padding_alone_needs_the_name) {
     padded::optimizer o{&m.embedding, {3, 4, 0}, false};
     BOOST_CHECK_EXCEPTION(
         (void)cairn::get_optimizer_state_dict(m, o), cairn::error, [](const cairn::error& e) {
-            return std::string(e.what()).find("give its FQN to v.parameter") != std::string::npos;
+            return std::string(e.what()).find("pass its FQN to v.parameter") != std::string::npos;
         });
 }
 

@@ -69,7 +69,7 @@ sharded_view local_shards(const index_vector& global, const std::vector<box>& bo
         throw error(errc::shape_mismatch,
                     {.expected = "a local tensor of " + to_string(expected),
                      .found = to_string(local.shape),
-                     .remedy = "if it is padded, pass the padded shape and clip the result"});
+                     .remedy = "if it is padded, pass the padded shape, then use clip_shards"});
     return local_shards(global, placed, local);
 }
 
