@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a copy of the project whose library has all planted defects, each behind its switch.
 
-Usage: plant.py TREE
+Usage: plant.py TREE [-- COMPILER...]: the compiler must accept what is compiled once.
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 from defect import HERE, ROOT, all_defects
@@ -83,6 +84,9 @@ def main() -> int:
         name = str(old.relative_to(tree / "include"))
         if old.is_file() and name not in files and name != "cairn/planted.hpp":
             old.unlink()
+    if command := sys.argv[3:]:
+        command += [f"-I{tree / 'include'}", "-fsyntax-only", "-w", "-x", "c++", "-"]
+        return subprocess.run(command, input="#include <cairn/src.hpp>\n", text=True).returncode
     return 0
 
 

@@ -85,7 +85,8 @@ DEFECTS = [
            "began is published"),
     Defect("large-items-written-ahead", "storage/detail/write_file.hpp",
            "if (b.size() >= direct_bytes) { flush();",
-           "if (b.size() >= direct_bytes) { if (PLANTED) handle_.write(position(), b); flush();",
+           "if (b.size() >= direct_bytes) { if (PLANTED) handle_.write(at_ + small_.size(), b);"
+           " flush();",
            by="storage:commit", wrong="a file cannot be sent to an object store as it is written"),
     Defect("small-files-for-every-thread", "storage/detail/file_layout.hpp",
            "stored.bytes / std::max(worth_a_file, stored.largest);",
