@@ -13,11 +13,13 @@
 
 namespace cairn_planted {
 
+/// Read before main(): a test sees who reads the environment later.
+inline const char* const chosen = std::getenv("CAIRN_PLANTED");
+
 /// Whether the environment asks for this defect. The first time that it does, the file that
 /// $CAIRN_PLANTED_REACHED names is made. Changes no errno and takes no memory: what is asked here
 /// may stand between a system call and its error.
 inline bool on(const char* name) noexcept {
-    static const char* const chosen = std::getenv("CAIRN_PLANTED");
     if (chosen == nullptr || std::strcmp(chosen, name) != 0) return false;
     static const bool noted = [] {
         int const before = errno;
