@@ -97,7 +97,7 @@ inline void seal_metadata_file(input& b) {
 }
 /// Metadata and commit record; the pickle says the same, or what it has said.
 inline input change_metadata_file(bytes b, engine& e) {
-    auto f = native::parse_metadata_file(b);
+    auto f = decoded<native::parse_metadata_file>(b);
     varier vary(e);
     for (auto n = 1 + e.below(3); n > 0; --n)
         if (f.record && e.one_in(4))

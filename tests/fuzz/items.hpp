@@ -64,20 +64,23 @@ inline input change_pickle(bytes b, engine& e) {
     return e.one_in(2) ? change_opcodes(b, e) : varied<fidelity::exact, unpickled, pickled>(b, e);
 }
 
+inline cairn::metadata read_metadata(bytes b) {
+    return torch::parse_metadata_pickle(b);
+}
 inline void metadata_pickle(bytes b) {
-    auto m = torch::parse_metadata_pickle(b);
+    auto m = read_metadata(b);
     cairn::check_metadata(m);
     support::check_promises(m);
     m.unsupported.clear();  // never written
     m.unknown_members.clear();
     m.spare_files.clear();
     auto const written = torch::write_metadata_pickle(m);
-    if (!(torch::parse_metadata_pickle(written) == m))
+    if (!(read_metadata(written) == m))
         throw support::finding("PyTorch's metadata changes when it is written again");
 }
 inline input change_metadata_pickle(bytes b, engine& e) {
     if (e.one_in(2)) return change_opcodes(b, e);
-    auto m = torch::parse_metadata_pickle(b);
+    auto m = decoded<read_metadata>(b);
     varier vary(e);
     for (auto n = 1 + e.below(3); n > 0; --n) vary(m);
     return torch::write_metadata_pickle(m);

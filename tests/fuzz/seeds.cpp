@@ -176,6 +176,11 @@ int main(int argc, char** argv) {
     namespace native = cairn::format::native;
     write_bytes("index", "record", with_record(small(), 7).files[".metadata"]);
     write_bytes("index", "cairn", of_cairn(true).files[".metadata"]);
+    // Small ones: many more changes of these are executed in the same time.
+    write_bytes("metadata", "small",
+                cairn::format::torch::write_metadata_pickle(small().metadata()));
+    write_bytes("index", "small", small().files[".metadata"]);
+    write_bytes("index_body", "small", native::encode_metadata(small().metadata()));
     write_bytes("index_body", "cairn", native::encode_metadata(of_cairn(true).metadata()));
     write_bytes("record", "two",
                 fuzz::encode_record({7, 1'700'000'000'000, 100, {{"a", 1}, {"b", -2}}, one_id}));
