@@ -29,13 +29,16 @@ public:
     /// Counts bytes before they are copied.
     /// @throws error errc::unsupported if they are too many for the source
     void spend(std::uint64_t n) {
-        if (n > left_)
+        if (n > left_) {
+            left_ = 0;
             throw error(errc::unsupported,
                         {.expected = "at most " + std::to_string(allowed_) + " bytes of names in " +
                                      std::to_string(source_) + " bytes of metadata",
                          .found = "more: long names that many chunks share"});
+        }
         left_ -= n;
     }
+    bool is_exhausted() const noexcept { return left_ == 0; }
     /// Checks, before `.metadata` is written, that it can be read again.
     /// @throws error errc::invalid_state
     static void check(const metadata& m, std::uint64_t source) {

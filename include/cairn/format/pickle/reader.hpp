@@ -41,7 +41,8 @@ private:
     void step(std::uint8_t op) {
         switch (op) {
             case 0x95: {  // FRAME: the length must fit; otherwise ignored
-                if (u64() > in_.size() - at_) malformed("a frame longer than the data");
+                auto const n = u64();
+                if (n > in_.size() - at_) ends_early("a frame longer than the data", n);
                 return;
             }
             case '.':
@@ -87,7 +88,7 @@ private:
             case 'c': return global();
             case 0x93: return stack_global();
             case 'R': return call();
-            case 0x81: return call();
+            case 0x81: call(); return t_.set_created();
             case 0x92: return new_object_ex();
             case 'b': return build();
             case 'Q': return collect(node_kind::persistent, below(1));
@@ -118,8 +119,12 @@ private:
                std::string_view::npos;
     }
 
+    /// @param more  How many bytes there must be from here on.
+    [[noreturn]] void ends_early(const char* found, std::uint64_t more) const {
+        throw unfinished_pickle(found, more > UINT64_MAX - at_ ? UINT64_MAX : at_ + more);
+    }
     std::uint8_t u8() {
-        if (at_ >= in_.size()) malformed("no STOP before the end of the data");
+        if (at_ >= in_.size()) ends_early("no STOP before the end of the data", 1);
         return static_cast<std::uint8_t>(in_[at_++]);
     }
     std::uint64_t little(int n) {
@@ -129,11 +134,11 @@ private:
     }
     std::uint64_t u64() { return little(8); }
     std::size_t length(std::uint64_t n) const {
-        if (n > in_.size() - at_) malformed("a length that exceeds the data");
+        if (n > in_.size() - at_) ends_early("a length that exceeds the data", n);
         return static_cast<std::size_t>(n);
     }
     std::string_view take(std::size_t n) {
-        if (n > in_.size() - at_) malformed("a length that exceeds the data");
+        if (n > in_.size() - at_) ends_early("a length that exceeds the data", n);
         auto const s = std::string_view(reinterpret_cast<const char*>(in_.data()) + at_, n);
         at_ += n;
         return s;
@@ -213,7 +218,7 @@ private:
             auto const rest =
                 std::string_view(reinterpret_cast<const char*>(in_.data()) + at_, in_.size() - at_);
             auto const n = rest.find('\n');
-            if (n == std::string_view::npos) malformed("a name without an end");
+            if (n == std::string_view::npos) ends_early("a name without an end", rest.size() + 1);
             at_ += n + 1;
             return rest.substr(0, n);
         };
@@ -262,6 +267,7 @@ private:
         bool const empty = t_.children(keywords).empty();
         keywords = tree::none();
         collect(node_kind::object, first);
+        t_.set_created();
         if (!empty) t_.make_opaque(stack_.back());
     }
     void build() {

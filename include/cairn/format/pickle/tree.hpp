@@ -48,6 +48,19 @@ enum class node_kind : std::uint8_t {
                 {.expected = "a pickle within the limits of cairn", .found = std::move(found)});
 }
 
+/// The bytes end before the pickle does.
+class unfinished_pickle : public error {
+public:
+    /// @param needed  The least number of bytes that it has.
+    unfinished_pickle(std::string found, std::uint64_t needed)
+        : error(errc::corrupt, {.expected = "a pickle", .found = std::move(found)}),
+          needed_(needed) {}
+    std::uint64_t needed() const noexcept { return needed_; }
+
+private:
+    std::uint64_t needed_;
+};
+
 /// The content of a pickle as plain data. Nothing is executed: calls remain calls.
 ///
 /// Strings and bytes are windows on the pickle, which must outlive the tree. A node may be the
@@ -113,6 +126,11 @@ public:
     }
     /// Turns an object into an `opaque` one: its further content is not kept.
     void make_opaque(node_id object) { nodes_[object].kind = node_kind::opaque; }
+    /// Notes that the newest node, an object, was made by `cls.__new__` and not by a call.
+    void set_created() { created_.push_back(static_cast<node_id>(nodes_.size() - 1)); }
+    bool is_created(node_id object) const {
+        return std::binary_search(created_.begin(), created_.end(), object);
+    }
     void set_state(node_id object, node_id state) {
         children_[stretches_[nodes_[object].payload].first + std::size_t{2}] = state;
     }
@@ -171,6 +189,7 @@ private:
     std::deque<std::string_view> texts_;
     std::deque<stretch> stretches_;
     std::vector<node_id> children_;
+    std::vector<node_id> created_;
 };
 
 }  // namespace cairn::format::pickle

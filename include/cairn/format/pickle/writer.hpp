@@ -64,6 +64,12 @@ public:
         out_.u32(static_cast<std::uint32_t>(s.size()));
         raw(s);
     }
+    /// Writes bytes as protocol 3 does, which every unpickler of Python 3 reads.
+    void bytes(std::string_view s) {
+        op('B');
+        out_.u32(static_cast<std::uint32_t>(s.size()));
+        raw(s);
+    }
     void global(std::string_view module, std::string_view name) {
         op('c');
         raw(module);

@@ -32,11 +32,11 @@ public:
         add(name, std::as_bytes(std::span(s.data(), s.size())));
     }
     /// Appends everything between data.pkl and the tensor's bytes.
-    void add_preamble(std::span<const std::byte> pickle) {
+    void add_preamble(std::span<const std::byte> pickle, std::string_view byteorder = "little") {
         add("data.pkl", pickle);
         add(".format_version", "1");
         add(".storage_alignment", "64");
-        add("byteorder", "little");
+        add("byteorder", byteorder);
     }
     /// Begins the record of a tensor's bytes: only its header.
     void begin_payload(std::uint64_t size, std::uint64_t payload_alignment) {

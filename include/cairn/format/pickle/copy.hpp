@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_PICKLE_COPY_HPP
+#define CAIRN_FORMAT_PICKLE_COPY_HPP
+
+#include <cairn/format/pickle/tree.hpp>
+#include <cairn/format/pickle/writer.hpp>
+#include <cairn/format/unfolding.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace cairn::format::pickle {
+
+/// Writes a part of a pickle as a pickle of its own: what it builds in Python is the same, whatever
+/// its classes are. Nodes that are shared stay shared.
+class copier {
+public:
+    /// @param budget  Is charged for every node and text; copies of shared parts must end.
+    copier(const tree& t, unfolding& budget) : t_(t), budget_(budget) {}
+
+    /// @throws error errc::unsupported for what the tree does not keep, and for deep nesting
+    std::vector<std::byte> operator()(node_id i) {
+        write(i, 0);
+        return w_.finish();
+    }
+    /// The persistent ids that were written.
+    const std::set<node_id>& persistent() const noexcept { return persistent_; }
+
+private:
+    static constexpr int max_depth = 200;
+
+    void write(node_id i, int depth) {
+        if (depth > max_depth) beyond_limits("nesting deeper than " + std::to_string(max_depth));
+        budget_.spend(1);
+        if (auto const it = memo_.find(i); it != memo_.end()) return w_.get(it->second);
+        switch (t_.kind(i)) {
+            case node_kind::none: return w_.none();
+            case node_kind::boolean: return w_.boolean(t_.is_true(i));
+            case node_kind::integer: return w_.integer(static_cast<std::int64_t>(t_.number(i)));
+            case node_kind::big_integer: {
+                auto const s = text(i);
+                return w_.big({reinterpret_cast<const std::uint8_t*>(s.data()), s.size()});
+            }
+            case node_kind::real: return w_.real(std::bit_cast<double>(t_.number(i)));
+            case node_kind::string: w_.string(text(i)); break;
+            case node_kind::bytes: w_.bytes(text(i)); break;
+            case node_kind::list:
+                w_.op(']');
+                remember(i);
+                return items(t_.children(i), 'e', depth);
+            case node_kind::dict:
+                w_.op('}');
+                remember(i);
+                return items(t_.children(i), 'u', depth);
+            case node_kind::tuple: {
+                auto const c = t_.children(i);
+                enter(i);
+                w_.begin_tuple(c.size());
+                for (auto const child : c) write(child, depth + 1);
+                open_.erase(i);
+                if (!w_.end_tuple(c.size())) return;
+                break;
+            }
+            case node_kind::global: {
+                auto const [module, name] = t_.class_parts(i);
+                budget_.spend(module.size() + name.size());
+                // The opcode ends names with a line break: one within them would end them early.
+                if (name.find('\n') != name.npos) malformed("a line break in the name of a class");
+                w_.global(module, name);
+                break;
+            }
+            case node_kind::object: return object(i, depth);
+            case node_kind::persistent:
+                enter(i);
+                write(t_.children(i)[0], depth + 1);
+                open_.erase(i);
+                w_.op('Q');
+                persistent_.insert(i);
+                return;
+            case node_kind::set: beyond_limits("a set of protocol 4");
+            case node_kind::opaque:
+                beyond_limits("items or keyword arguments of class " +
+                              t_.class_name(t_.children(i)[0]));
+        }
+        remember(i);
+    }
+    void object(node_id i, int depth) {
+        auto const c = t_.children(i);
+        enter(i);
+        write(c[0], depth + 1);
+        write(c[1], depth + 1);
+        open_.erase(i);
+        w_.op(t_.is_created(i) ? 0x81 : 'R');
+        remember(i);
+        items(c.subspan(3), 'u', depth);
+        if (t_.kind(c[2]) == node_kind::none) return;
+        write(c[2], depth + 1);
+        w_.op('b');
+    }
+    void items(std::span<const node_id> all, std::uint8_t add, int depth) {
+        if (all.empty()) return;
+        w_.mark();
+        for (auto const i : all) write(i, depth + 1);
+        w_.op(add);
+    }
+    /// What is complete only with its parts cannot be one of them.
+    void enter(node_id i) {
+        if (!open_.insert(i).second) beyond_limits("a tuple or object within itself");
+    }
+    void remember(node_id i) { memo_.emplace(i, w_.put()); }
+    std::string_view text(node_id i) {
+        auto const s = t_.text(i);
+        budget_.spend(s.size());
+        return s;
+    }
+
+    const tree& t_;
+    unfolding& budget_;
+    writer w_;
+    std::unordered_map<node_id, std::uint32_t> memo_;
+    std::set<node_id> open_;
+    std::set<node_id> persistent_;
+};
+
+}  // namespace cairn::format::pickle
+
+#endif

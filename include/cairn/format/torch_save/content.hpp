@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_TORCH_SAVE_CONTENT_HPP
+#define CAIRN_FORMAT_TORCH_SAVE_CONTENT_HPP
+
+#include <cairn/format/pickle/copy.hpp>
+#include <cairn/format/pickle/to_value.hpp>
+#include <cairn/format/torch/archive.hpp>
+#include <cairn/format/torch_save/flatten.hpp>
+#include <cairn/format/torch_save/legacy_container.hpp>
+#include <cairn/format/torch_save/zip_container.hpp>
+#include <cairn/metadata/value.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::format::torch_save {
+
+/// Finds out which kind of file it is.
+/// @throws error errc::unsupported for another kind than those of torch.save
+inline container read_container(const read_at& source, std::uint64_t length) {
+    std::array<std::byte, 512> bytes{};
+    auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(length, bytes.size()));
+    source(0, std::span(bytes).first(n));
+    std::string_view const begin(reinterpret_cast<const char*>(bytes.data()), n);
+    if (begin.starts_with("PK")) return read_zip(source, length);
+    if (begin.starts_with('\x80')) return legacy_file(source, length).read();
+    error_context where{.expected = "a file of torch.save", .found = "something else"};
+    if (n == 0) {
+        where.found = "an empty file";
+        throw error(errc::corrupt, std::move(where));
+    }
+    if (n > 262 && begin.substr(257, 5) == "ustar") {
+        where.found = "a tar archive, as PyTorch before 0.1.10 wrote it";
+        where.remedy = "load it with such a version and save it with a later one";
+    } else if (begin.starts_with("GGUF")) {
+        where.found = "a GGUF file";
+    }
+    throw error(errc::unsupported, std::move(where));
+}
+
+/// A tensor that can be read: in its storage, which other tensors may share.
+struct stored_tensor : torch::called_tensor {
+    record at{};
+};
+/// A value that can be read.
+struct stored_value {
+    pickle::node_id node = 0;
+    std::string opaque{};  ///< Why it is kept as it is stored; empty: it is plain.
+};
+/// Something that cannot be read.
+struct refused {
+    std::string why{};  ///< E.g. `a sparse tensor`.
+};
+struct entry {
+    key_path path{};
+    std::variant<stored_tensor, stored_value, refused> what{};
+};
+
+/// What a torch.save file holds. Nothing in it is executed: classes are recognised by name.
+class content {
+public:
+    /// @param length  Of the file.
+    /// @throws error errc::corrupt, errc::checksum_mismatch; errc::unsupported for another kind of
+    /// file, and for one that holds only an object of an unknown class
+    content(const read_at& source, std::uint64_t length)
+        : c_(read_container(source, length)), budget_(c_.tree.source_bytes),
+          embedded_left_(length) {
+        pickle::to_value plain(c_.tree);
+        for (auto& [name, leaf] : flattening(c_.tree, budget_)()) {
+            try {
+                entries_.emplace(name, entry{std::move(leaf.path), classify(leaf.node, plain)});
+            } catch (const error& e) {
+                auto where = e.context();
+                where.fqn = name;
+                throw error(e.code(), std::move(where));
+            }
+        }
+        if (entries_.size() != 1 || !entries_.begin()->second.path.empty()) return;
+        // The only one: a module with all that it consists of, usually.
+        if (auto const* v = std::get_if<stored_value>(&entries_.begin()->second.what);
+            v != nullptr && !v->opaque.empty())
+            throw error(errc::unsupported, {.expected = "a dict, list or tensor",
+                                            .found = v->opaque,
+                                            .remedy = "save a module's state_dict()"});
+    }
+    content(const content&) = delete;
+
+    const std::map<std::string, entry>& entries() const noexcept { return entries_; }
+    const container& parts() const noexcept { return c_; }
+
+    /// Returns a value as DCP would hold it: a plain one, or the item of an opaque one with its
+    /// storages.
+    /// @throws error errc::checksum_mismatch
+    value read_value(const stored_value& v, const read_at& source) const {
+        if (v.opaque.empty()) return pickle::to_value(c_.tree)(v.node);
+        unfolding budget(c_.tree.source_bytes);
+        pickle::copier copy(c_.tree, budget);
+        torch::archive item;
+        item.add_preamble(copy(v.node), c_.big_endian ? "big" : "little");
+        for (auto const& [key, at] : storages(copy.persistent())) {
+            std::vector<std::byte> bytes(static_cast<std::size_t>(at->length));
+            source(at->offset, bytes);
+            if (at->crc != 0 && crc32(bytes) != at->crc)
+                throw error(errc::checksum_mismatch,
+                            {.expected = "storage '" + std::string(key) + "' as it was written",
+                             .found = "other bytes"});
+            item.add("data/" + std::string(key), bytes);
+        }
+        item.finish(torch::object_names_hash);
+        return value::opaque_t{item.take(), v.opaque};
+    }
+
+private:
+    std::variant<stored_tensor, stored_value, refused> classify(pickle::node_id i,
+                                                                pickle::to_value& plain) {
+        auto const& t = c_.tree;
+        if (t.kind(i) == pickle::node_kind::persistent)
+            return refused{"a storage without a tensor"};
+        try {
+            if (torch::tensor_call::is_one(t, i)) {
+                stored_tensor s{torch::tensor_call(t, i).result()};
+                if (!is_possible(s.shape))
+                    throw error(
+                        errc::corrupt,
+                        {.expected = "at most " + std::to_string(most_elements) + " elements",
+                         .found = "the shape " + to_string(s.shape)});
+                s.at = c_.storages.at(s.storage);
+                return s;
+            }
+            auto const v = plain(i);
+            return stored_value{i, {}};
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::unsupported) || plain.is_exhausted()) throw;
+            auto why = e.context().found;
+            if (torch::tensor_call::is_one(t, i)) return refused{in_words(std::move(why))};
+            return opaque(i, std::move(why));
+        }
+    }
+    std::variant<stored_tensor, stored_value, refused> opaque(pickle::node_id i, std::string why) {
+        pickle::copier copy(c_.tree, budget_);
+        try {
+            (void)copy(i);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::unsupported) || budget_.is_exhausted()) throw;
+            return refused{why + " (" + e.context().found + ")"};
+        }
+        if (!copy.persistent().empty()) why = "a tensor inside a value";
+        for (auto const& [key, at] : storages(copy.persistent())) {
+            if (at->length > embedded_left_)
+                pickle::beyond_limits(
+                    "storages that many values share, of more bytes than the file");
+            embedded_left_ -= at->length;
+        }
+        return stored_value{i, why.find(' ') == why.npos ? "class " + why : why};
+    }
+    std::map<std::string_view, const record*> storages(
+        const std::set<pickle::node_id>& persistent) const {
+        std::map<std::string_view, const record*> all;
+        for (auto const i : persistent)
+            if (auto const s = torch::storage_of(c_.tree, i))
+                all.emplace(s->key, &c_.storages.at(s->key));
+        return all;
+    }
+    /// What an unsupported tensor is, by the function that builds it.
+    static std::string in_words(std::string function) {
+        static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> known{{
+            {"_rebuild_sparse_tensor", "a sparse tensor"},
+            {"_rebuild_qtensor", "a quantised tensor"},
+            {"_rebuild_nested_tensor", "a nested tensor"},
+            {"_rebuild_meta_tensor_no_storage", "a tensor without elements, on the device 'meta'"},
+            {"_rebuild_wrapper_subclass", "a tensor that wraps others"},
+            {"_rebuild_device_tensor_from_numpy", "a tensor of a device, as an array of NumPy"},
+            {"_rebuild_device_tensor_from_cpu_tensor",
+             "a tensor of a device, as a copy on the host"},
+        }};
+        for (auto const& [name, words] : known)
+            if (function.ends_with(name)) return std::string(words);
+        return function;
+    }
+
+    container c_;
+    unfolding budget_;
+    std::uint64_t embedded_left_;  ///< How many bytes of storages opaque values may have yet.
+    std::map<std::string, entry> entries_{};
+};
+
+}  // namespace cairn::format::torch_save
+
+#endif

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_TORCH_SAVE_FLATTEN_HPP
+#define CAIRN_FORMAT_TORCH_SAVE_FLATTEN_HPP
+
+#include <cairn/format/pickle/tree.hpp>
+#include <cairn/format/torch/tensor_call.hpp>
+#include <cairn/format/unfolding.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::format::torch_save {
+
+/// A tensor or value in the nested containers of a file.
+struct leaf {
+    key_path path{};  ///< Empty: the file holds nothing else.
+    pickle::node_id node = 0;
+};
+
+/// Takes nested containers apart as DCP does: every dict, and every list with a tensor, dict or
+/// list in it. The names of the leaves are their paths joined by dots.
+class flattening {
+public:
+    /// @param budget  Is charged for names, which a pickle can share.
+    flattening(const pickle::tree& t, unfolding& budget) : t_(t), budget_(budget) {}
+
+    /// @throws error errc::unsupported for two leaves of one name, and for deep nesting
+    std::map<std::string, leaf> operator()() {
+        walk(t_.root, "");
+        return std::move(leaves_);
+    }
+
+private:
+    using id = pickle::node_id;
+    using kind = pickle::node_kind;
+
+    void walk(id i, const std::string& name) {
+        if (path_.size() > most_path_steps)
+            pickle::beyond_limits("nesting deeper than " + std::to_string(most_path_steps));
+        budget_.spend(name.size() + 8 * path_.size());
+        if (auto const items = dict_items(i); !items.empty()) {
+            if (auto const named = by_name(items)) {
+                for (auto const& [key, child] : *named) step(name, key, key, child);
+                return;
+            }
+        } else if (t_.kind(i) == kind::list && has_parts(t_.children(i))) {
+            auto const all = t_.children(i);
+            for (std::size_t n = 0; n < all.size(); ++n)
+                step(name, std::to_string(n), static_cast<std::int64_t>(n), all[n]);
+            return;
+        }
+        if (path_.empty() && t_.kind(i) == kind::dict) return;  // nothing is in it
+        if (leaves_.try_emplace(name, leaf{path_, i}).second) return;
+        throw error(errc::unsupported,
+                    {.fqn = name,
+                     .expected = "names that differ when the keys are joined by dots",
+                     .found = "two tensors or values of this name"});
+    }
+    void step(const std::string& name, const std::string& key, path_element element, id child) {
+        path_.push_back(std::move(element));
+        walk(child, path_.size() == 1 ? key : name + "." + key);
+        path_.pop_back();
+    }
+
+    /// The keys and values of a dict or an object of one of its subclasses.
+    std::span<const id> dict_items(id i) const {
+        if (t_.kind(i) == kind::dict) return t_.children(i);
+        if (t_.kind(i) != kind::object) return {};
+        auto const c = t_.children(i);
+        auto const [module, name] = t_.class_parts(c[0]);
+        if (module != "collections") return {};
+        if (name == "OrderedDict" || name == "defaultdict") return c.subspan(3);
+        auto const args = t_.children(c[1]);
+        if (name == "Counter" && args.size() == 1 && t_.kind(args[0]) == kind::dict)
+            return t_.children(args[0]);
+        return {};
+    }
+    /// The items by the text of their keys; of equal keys the last counts. Nothing if a key is not
+    /// a string, a number, a bool or None: such a dict is a value.
+    std::optional<std::map<std::string, id>> by_name(std::span<const id> items) {
+        std::map<std::string, id> named, keys;
+        for (std::size_t k = 0; k + 1 < items.size(); k += 2) {
+            auto const key = items[k];
+            auto text = key_text(key);
+            if (!text) return {};
+            budget_.spend(text->size());
+            auto const [known, fresh] = keys.try_emplace(*text, key);
+            if (!fresh && t_.kind(known->second) != t_.kind(key)) return {};  // 1 and "1"
+            named.insert_or_assign(std::move(*text), items[k + 1]);
+        }
+        return named;
+    }
+    std::optional<std::string> key_text(id key) const {
+        switch (t_.kind(key)) {
+            case kind::string: return std::string(t_.text(key));
+            case kind::integer: return std::to_string(static_cast<std::int64_t>(t_.number(key)));
+            case kind::boolean: return t_.is_true(key) ? "True" : "False";
+            case kind::none: return "None";
+            default: return {};
+        }
+    }
+    bool has_parts(std::span<const id> all) {
+        budget_.spend(all.size());  // a list may be shared by many
+        return std::any_of(all.begin(), all.end(), [&](id i) {
+            return t_.kind(i) == kind::list || t_.kind(i) == kind::dict || is_tensor(i) ||
+                   !dict_items(i).empty();
+        });
+    }
+    bool is_tensor(id i) const {
+        return t_.kind(i) == kind::persistent || torch::tensor_call::is_one(t_, i);
+    }
+
+    const pickle::tree& t_;
+    unfolding& budget_;
+    key_path path_{};
+    std::map<std::string, leaf> leaves_{};
+};
+
+}  // namespace cairn::format::torch_save
+
+#endif

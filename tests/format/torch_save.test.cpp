@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of torch.save, as bytes: what PyTorch wrote, against what it holds.
+#include "torch_save_file.hpp"
+
+#include "support/sha256.hpp"
+
+#include <cairn/format/torch/value_item.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(torch_save_samples)
+
+namespace {
+
+using namespace torch_save_file;
+using cairn::value;
+
+/// The elements in row-major order.
+std::vector<std::byte> elements(const std::string& file, const ts::stored_tensor& t) {
+    std::vector<std::byte> out;
+    auto const size = cairn::size_of(t.type);
+    cairn::index_vector at(t.shape.size(), 0);
+    for (std::int64_t n = t.shape.product(); n > 0; --n) {
+        auto from = t.storage_offset;
+        for (std::size_t d = 0; d < at.size(); ++d)
+            from += static_cast<std::uint64_t>(at[d] * t.strides[d]);
+        auto const* p = reinterpret_cast<const std::byte*>(file.data()) + t.at.offset + from * size;
+        out.insert(out.end(), p, p + size);
+        for (auto d = at.size(); d-- > 0 && ++at[d] == t.shape[d];) at[d] = 0;
+    }
+    if (t.conjugate)  // of complex64, in the only sample
+        for (std::size_t i = 7; i < out.size(); i += 8) out[i] ^= std::byte{0x80};
+    return out;
+}
+/// How expected.json describes a tensor.
+std::string described(const std::string& name, const ts::stored_tensor& t,
+                      const std::string& file) {
+    std::string shape = "[";
+    for (std::size_t d = 0; d < t.shape.size(); ++d)
+        shape += (d == 0 ? "\n    " : ",\n    ") + std::to_string(t.shape[d]);
+    shape += t.shape.empty() ? "]" : "\n   ]";
+    return "\"" + name + "\": {\n   \"dtype\": \"" + std::string(cairn::name_of(t.type)) +
+           "\",\n   \"shape\": " + shape + ",\n   \"sha256\": \"" +
+           support::sha256(elements(file, t)) + "\"\n";
+}
+std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t n = 0;
+    for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+    return n;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(tensors_of_all_samples_have_their_shapes_and_elements) {
+    std::size_t files = 0;
+    for (auto const& dir : fs::directory_iterator(samples / "pt")) {
+        auto const expected = slurp(dir.path() / "expected.json");
+        for (auto const& e : fs::directory_iterator(dir.path())) {
+            if (e.path().filename() == "expected.json") continue;
+            ++files;
+            opened const o(slurp(e.path()));
+            std::size_t tensors = 0;
+            for (auto const& [name, entry] : o.all.entries()) {
+                BOOST_TEST_CONTEXT(dir.path() << " " << name) {
+                    auto const* t = std::get_if<ts::stored_tensor>(&entry.what);
+                    BOOST_TEST(!std::holds_alternative<ts::refused>(entry.what));
+                    if (t == nullptr) continue;
+                    ++tensors;
+                    auto const text = described(name, *t, o.file);
+                    BOOST_TEST(count(expected, text) == 1u, text);
+                }
+            }
+            BOOST_TEST(tensors == count(expected, "\"sha256\""));
+        }
+    }
+    BOOST_TEST(files == 5u);
+}
+
+BOOST_AUTO_TEST_CASE(values_of_both_forms_are_plain) {
+    for (auto const* form : {"zip_kinds", "legacy_kinds"}) {
+        BOOST_TEST_CONTEXT(form) {
+            opened const o(slurp(samples / "pt" / form / "state.pt"));
+            BOOST_TEST((o.at("step") == value(12345)));
+            BOOST_TEST(
+                (o.at("huge").as<cairn::big_int>().to_string() == "1208925819614629174706176"));
+            BOOST_TEST((o.at("negative") == value(-1)));
+            BOOST_TEST((o.at("ratio") == value(1.5)));
+            BOOST_TEST((o.at("name") == value("h\xc3\xa9llo")));
+            BOOST_TEST((o.at("list") == value::list({1, 2, 3})));
+            BOOST_TEST((o.at("mixed.1") == value(5)));
+            BOOST_TEST(o.at("bytes").as<value::bytes_t>().size() == 5u);
+            BOOST_TEST(o.at("none").is_none());
+            BOOST_TEST((o.at("tuple") == value::tuple({1, "a", value::tuple({2.5, nullptr})})));
+            BOOST_TEST((o.at("7.int key") == value(true)));
+            BOOST_TEST(
+                (o.all.entries().at("mixed.1").path == cairn::key_path{"mixed", std::int64_t{1}}));
+            BOOST_TEST((o.all.entries().at("7.int key").path == cairn::key_path{"7", "int key"}));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(values_of_other_classes_are_items_of_their_own) {
+    pickled p;
+    p.begin_dict();
+    p.key("pair");  // a tuple of tensors, one of them twice
+    p.tensor("0", 4, 0, {4}, {1});
+    auto const tensor = p.w.put();
+    p.w.get(tensor);
+    p.w.op(0x86);
+    p.key("made");  // by a call
+    p.w.global("datetime", "date");
+    p.w.string("x");
+    p.w.op(0x85);
+    p.w.op('R');
+    p.key("created");  // by __new__, with a state
+    p.w.global("mine", "Thing");
+    p.w.op(')');
+    p.w.op(0x81);
+    p.begin_dict();
+    p.key("member");
+    p.w.bytes("abc");
+    p.end_dict();
+    p.w.op('b');
+    p.key("set");  // protocol 4: what kind of set is not kept
+    p.w.op(0x8f);
+    p.end_dict();
+    std::string const content = "0123456789abcdef";
+    opened const o(p.zip({{"0", content}}, {}, "big"));
+
+    auto const item_of = [&](const std::string& name, const std::string& what) {
+        auto const v = o.at(name);
+        BOOST_REQUIRE(v.is<value::opaque_t>());
+        BOOST_TEST(v.get_if<value::opaque_t>()->what() == what);
+        return v.get_if<value::opaque_t>()->item();
+    };
+    auto const pair = item_of("pair", "a tensor inside a value");
+    auto const decoded = cairn::format::torch::decode_value(pair);
+    BOOST_TEST(decoded.is<value::opaque_t>());
+    auto const text = std::string(reinterpret_cast<const char*>(pair.data()), pair.size());
+    BOOST_TEST(text.find(content) != text.npos);
+    BOOST_TEST(text.find("byteorder") != text.npos);
+    BOOST_TEST(text.find("big") != text.npos);
+
+    auto const made = item_of("made", "class datetime.date");
+    auto const again = cairn::format::torch::decode_value(made);
+    BOOST_TEST(again.get_if<value::opaque_t>()->what() == "class datetime.date");
+    auto const created = item_of("created", "class mine.Thing");
+    auto const shown = std::string(reinterpret_cast<const char*>(created.data()), created.size());
+    BOOST_TEST(shown.find("\x80\x02"
+                          "cmine\nThing\nq") != shown.npos);
+    BOOST_TEST(shown.find(")\x81q\x01}q\x02(X\x06") != shown.npos);
+    BOOST_TEST(std::get<ts::refused>(o.all.entries().at("set").what).why.find("a set") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(containers_are_taken_apart_as_dcp_does) {
+    pickled p;
+    p.begin_dict();
+    p.key("ordered");
+    p.w.global("collections", "OrderedDict");
+    p.w.op(')');
+    p.w.op('R');
+    p.w.mark();
+    p.key("x");
+    p.w.integer(1);
+    p.w.op('u');
+    p.begin_dict();  // its attribute `_metadata`
+    p.key("_metadata");
+    p.w.integer(2);
+    p.end_dict();
+    p.w.op('b');
+    p.key("default");
+    p.w.global("collections", "defaultdict");
+    p.w.global("builtins", "list");
+    p.w.op(0x85);
+    p.w.op('R');
+    p.w.mark();
+    p.w.boolean(true);
+    p.w.integer(3);
+    p.w.op('u');
+    p.key("counter");
+    p.w.global("collections", "Counter");
+    p.begin_dict();
+    p.w.none();
+    p.w.integer(4);
+    p.end_dict();
+    p.w.op(0x85);
+    p.w.op('R');
+    p.key("keys");  // a tuple as a key: the dict is a value
+    p.begin_dict();
+    p.w.integer(1);
+    p.w.op(0x85);
+    p.w.integer(5);
+    p.end_dict();
+    p.key("nothing");
+    p.w.op('}');
+    p.key("lists");
+    p.w.op(']');
+    p.w.mark();
+    p.w.op(']');
+    p.w.integer(6);
+    p.w.op('e');
+    p.end_dict();
+    opened const o(p.zip({}));
+    BOOST_TEST(o.all.entries().size() == 7u);
+    BOOST_TEST((o.at("ordered.x") == value(1)));
+    BOOST_TEST((o.at("default.True") == value(3)));
+    BOOST_TEST((o.at("counter.None") == value(4)));
+    BOOST_TEST((o.at("keys") == value::dict({{value::tuple({1}), 5}})));
+    BOOST_TEST((o.at("nothing") == value::dict({})));
+    BOOST_TEST((o.at("lists.0") == value::list({})));
+    BOOST_TEST((o.at("lists.1") == value(6)));
+}
+
+BOOST_AUTO_TEST_CASE(the_last_of_equal_keys_counts_and_a_number_is_not_its_text) {
+    pickled p;
+    p.begin_dict();
+    for (int i : {1, 2}) {
+        p.key("twice");
+        p.w.integer(i);
+    }
+    p.key("mixed");
+    p.begin_dict();
+    p.w.integer(1);
+    p.w.integer(3);
+    p.key("1");
+    p.w.integer(4);
+    p.end_dict();
+    p.end_dict();
+    opened const o(p.zip({}));
+    BOOST_TEST((o.at("twice") == value(2)));
+    BOOST_TEST((o.at("mixed") == value::dict({{1, 3}, {"1", 4}})));
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_alone_has_the_empty_name) {
+    pickled p;
+    p.tensor("0", 4, 1, {3}, {1});
+    opened const o(p.zip({{"0", std::string(16, 'x')}}));
+    BOOST_TEST(o.tensor("").storage_offset == 1u);
+    BOOST_TEST(o.all.entries().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(metadata_say_where_elements_are_and_what_is_to_be_done_to_them) {
+    pickled p;
+    p.begin_dict();
+    p.key("n");
+    p.begin_dict();
+    p.key("t");
+    p.tensor("0", 4, 1, {2}, {2}, "FloatStorage", false, "neg");
+    p.end_dict();
+    p.end_dict();
+    opened const o(p.zip({{"0", std::string(16, 'x')}}, {}, "big"));
+    auto const m = ts::describe(o.all, "f.pt", o.file.size());
+    auto const c = m.tensor("n.t")->chunks[0];
+    BOOST_TEST(c.at.offset == o.file.find(std::string(16, 'x')));
+    BOOST_TEST(c.at.length == 16u);
+    BOOST_TEST((c.at.transforms == std::vector<std::string>{"big_endian", "negative"}));
+    BOOST_TEST(c.at.layout->payload_offset == 4u);
+    BOOST_TEST(c.at.layout->payload_length == 12u);
+    BOOST_TEST((c.at.layout->strides == cairn::index_vector{2}));
+    BOOST_TEST(c.at.layout->payload_crc != 0u);
+    BOOST_TEST((m.paths.at("n.t") == cairn::key_path{"n", "t"}));
+    BOOST_TEST(m.file_sizes.at("f.pt") == o.file.size());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
