@@ -10,6 +10,7 @@
 #include "group.hpp"
 #include "items.hpp"
 #include "ranks.hpp"
+#include "torch_save.hpp"
 
 #include <cstddef>
 #include <string_view>
@@ -46,6 +47,8 @@ inline constexpr target targets[] = {
     {"notice", notice, change_notice, seal_end},
     {"item", item, change_item, seal_item},
     {"object", object, change_object, seal_item},
+    {"torch_save", torch_save, change_item, seal_item},
+    {"torch_legacy", torch_save, change_opcodes},
     {"plan", plan, change_plan},
     {"results", results, change_results},
     {"load", load, change_load},
