@@ -238,6 +238,20 @@ BOOST_AUTO_TEST_CASE(the_last_of_equal_keys_counts_and_a_number_is_not_its_text)
     BOOST_TEST((o.at("mixed") == value::dict({{1, 3}, {"1", 4}})));
 }
 
+BOOST_AUTO_TEST_CASE(a_view_of_a_storage_in_an_old_file_begins_where_it_says) {
+    pickled p;
+    p.begin_dict();
+    p.key("t");
+    p.tensor("0", 4, 1, {2}, {1}, "FloatStorage", true);
+    p.end_dict();
+    auto file = p.legacy({"0"}, {{"0", "aaaabbbbccccdddd"}});
+    // (VIEW_KEY, OFFSET, SIZE) in the place of None, the last member of the storage's id
+    auto const none = file.find("NtQ");
+    file.replace(none, 1, std::string("X\1\0\0\0vK\1K\3\x87", 11));
+    opened const o(file);
+    BOOST_TEST(o.tensor("t").storage_offset == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(a_tensor_alone_has_the_empty_name) {
     pickled p;
     p.tensor("0", 4, 1, {3}, {1});

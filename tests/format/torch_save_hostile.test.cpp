@@ -276,6 +276,54 @@ BOOST_AUTO_TEST_CASE(values_that_are_shared_do_not_unfold_without_end) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_list_that_many_names_share_is_not_scanned_for_each) {
+    pickled p;
+    p.w.op(']');
+    auto const list = p.w.put();
+    p.w.mark();
+    for (int i = 0; i < 100000; ++i) p.w.none();
+    p.w.op('e');
+    p.w.op('0');
+    p.begin_dict();
+    for (int i = 0; i < 50000; ++i) {
+        p.w.integer(i);
+        p.w.get(list);
+    }
+    p.end_dict();
+    refused(p.zip({}), cairn::errc::unsupported, "names");
+}
+
+BOOST_AUTO_TEST_CASE(storages_that_many_values_share_are_bounded_by_the_file) {
+    auto const with = [](int values) {
+        pickled p;
+        p.begin_dict();
+        for (int i = 0; i < values; ++i) {
+            p.key(std::to_string(i));
+            p.tensor("0", 25000, 0, {1}, {1});
+            p.w.op(0x85);
+        }
+        p.end_dict();
+        return p.zip({{"0", std::string(100000, 'x')}});
+    };
+    BOOST_CHECK_NO_THROW(opened{with(1)});
+    refused(with(40), cairn::errc::unsupported, "storages that many values share");
+}
+
+BOOST_AUTO_TEST_CASE(the_name_of_a_class_writes_no_opcodes_into_a_copy) {
+    pickled p;
+    p.begin_dict();
+    p.key("t");
+    p.w.op(0x8c);  // protocol 4: two strings of the stack
+    p.w.op(4);
+    for (char c : std::string("mine")) p.w.op(static_cast<std::uint8_t>(c));
+    p.w.op(0x8c);
+    p.w.op(7);
+    for (char c : std::string("A\n0cos\n")) p.w.op(static_cast<std::uint8_t>(c));
+    p.w.op(0x93);
+    p.end_dict();
+    refused(p.zip({}), cairn::errc::corrupt, "a line break in the name of a class");
+}
+
 BOOST_AUTO_TEST_CASE(names_that_two_leaves_share_are_refused) {
     pickled p;
     p.begin_dict();
