@@ -60,9 +60,11 @@
 #include <cairn/object_store/impl/removed_space.ipp>
 #include <cairn/object_store/impl/replace_file.ipp>
 #include <cairn/object_store/impl/write_back.ipp>
+#include <cairn/storage/impl/checkpoint_reader.ipp>
 #include <cairn/storage/impl/chunk_reader.ipp>
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
+#include <cairn/storage/impl/safetensors_reader.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
 #endif
@@ -98,6 +100,8 @@
 #include <cairn/catalog/impl/retention.ipp>
 #include <cairn/catalog/impl/verify.ipp>
 #include <cairn/catalog/impl/whole.ipp>
+#include <cairn/format/impl/json.ipp>
+#include <cairn/format/impl/safetensors.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/chunk_list.ipp>

@@ -10,7 +10,10 @@
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/format/safetensors/header.hpp>
 #include <cairn/metadata/check.hpp>
+
+#include <algorithm>
 
 /// What cairn keeps in files of its own, each with its checksum.
 namespace fuzz {
@@ -116,6 +119,36 @@ inline input change_metadata_file(bytes b, engine& e) {
     if (f.record) native::append_commit_section(c.files[".metadata"], *f.record);
     c.add_index(f.meta);
     return std::move(c.files[".metadata"]);
+}
+
+/// A whole safetensors file; its checks leave nothing to what reads it.
+inline void safetensors(bytes b) {
+    namespace st = cairn::format::safetensors;
+    if (b.size() < st::length_bytes) return;
+    auto const n = st::header_length(b.first<st::length_bytes>(), b.size());
+    auto header = b.subspan(st::length_bytes, static_cast<std::size_t>(n));
+    auto const next = [&] {  // in pieces
+        auto const some = header.first(std::min<std::size_t>(header.size(), 7));
+        header = header.subspan(some.size());
+        return some;
+    };
+    auto const h = st::read_header(next, n, b.size());
+    for (auto const& t : h.tensors)
+        if (!cairn::detail::fits_in(t.offset, t.length, b.size()) ||
+            static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type) != t.length)
+            throw support::finding("a tensor whose bytes are not those of its shape");
+    if (auto const info = h.text.find("DCP_SHARDING_INFO"); info != h.text.end())
+        (void)st::sharding_info(info->second);
+}
+/// The length in front is right afterwards.
+inline void seal_safetensors(input& b) {
+    auto const end = std::find(b.rbegin(), b.rend(), std::byte{'}'});
+    if (b.size() < 8 || b.rend() - end <= 8) return;
+    auto const n = static_cast<std::uint64_t>(b.rend() - end) - 8;
+    for (unsigned i = 0; i < 8; ++i) b[i] = static_cast<std::byte>(n >> (8 * i));
+}
+inline void weight_map(bytes b) {
+    (void)cairn::format::safetensors::weight_map(b);
 }
 
 }  // namespace fuzz

@@ -41,6 +41,8 @@ inline constexpr target targets[] = {
     {"metadata", metadata_pickle, change_metadata_pickle, nullptr, {}, 4},
     {"index", metadata_file, change_metadata_file, seal_metadata_file, {}, 8},
     {"index_body", index_body, change_index_body},
+    {"safetensors", safetensors, nullptr, seal_safetensors},
+    {"weight_map", weight_map},
     {"record", record, change_record, seal_section},
     {"footer", footer, change_footer, seal_section},
     {"intent", intent, change_intent, seal_end},

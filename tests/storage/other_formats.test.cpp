@@ -43,8 +43,6 @@ BOOST_AUTO_TEST_CASE(other_formats_are_named_instead_of_a_missing_checkpoint) {
     for (auto const& [names, found] : std::vector<one>{
              {{"__0.metadata", "__0_0.distcp", "__1.metadata"}, "one of 2 ranks"},
              {{"__0.metadata", "__0_0.distcp"}, "one of 1 rank ('__0.metadata')"},
-             {{"config.json", "model-00001-of-00001.safetensors"}, "one of Hugging Face"},
-             {{"model.safetensors.index.json"}, "one of Hugging Face"},
              {{"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"},
               "one of DeepSpeed"},
              {{"model.pt"}, "a file of torch.save ('model.pt')"}}) {

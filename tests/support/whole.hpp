@@ -3,6 +3,7 @@
 #define CAIRN_TEST_SUPPORT_WHOLE_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -60,7 +61,7 @@ inline float only_number(const whole::tensor& t) {
 /// The whole checkpoint in one process.
 template <class Store>
 whole load_whole(Store store, const std::string& id) {
-    cairn::torch_reader reader(store);
+    cairn::checkpoint_reader reader(store);
     reader.reset(id);
     auto w = room_for(reader.read_metadata());
     auto sd = views(w);

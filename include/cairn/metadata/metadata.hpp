@@ -50,6 +50,13 @@ struct unsupported_tensor {
     friend bool operator==(const unsupported_tensor&, const unsupported_tensor&) = default;
 };
 
+/// What the data files of a checkpoint are.
+enum class checkpoint_format : std::uint8_t {
+    torch_dcp,    ///< PyTorch's DCP: each item is a torch.save stream.
+    safetensors,  ///< The location of a chunk is that of its elements.
+    torch_save,   ///< One file of torch.save.
+};
+
 /// The contents of a checkpoint. DCP's `Metadata`, with the storage data folded into chunks.
 struct metadata {
     metadata() noexcept;
@@ -74,6 +81,11 @@ struct metadata {
     /// Sizes of the data files: those at commit if cairn wrote them, otherwise those that the
     /// reader found. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
+
+    /// Set by readers; an index in a file does not say it, nor the next.
+    checkpoint_format format = checkpoint_format::torch_dcp;
+    /// The checkpoint's id names its only file instead of a place.
+    bool is_file = false;
 
     const tensor_metadata* tensor(std::string_view fqn) const;
     const value_metadata* value(std::string_view fqn) const;

@@ -35,6 +35,9 @@ struct index_heading {
 
 namespace impl {
 
+/// Of what ranks send to each other.
+inline constexpr std::uint8_t sent_version = 4;
+
 using cairn::detail::wire_reader;
 using cairn::detail::wire_writer;
 
@@ -172,11 +175,12 @@ private:
 }  // namespace impl
 
 /// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version, the
-/// unsupported tensors, the length of the content, the content of the native index, and its
-/// heading.
+/// format, the unsupported tensors, the length of the content, the content of the native index, and
+/// its heading.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     cairn::detail::wire_writer w;
-    w.u8(3);
+    w.u8(impl::sent_version);
+    w.u8(static_cast<std::uint8_t>(2 * static_cast<unsigned>(m.format) + (m.is_file ? 1 : 0)));
     w.varint(m.unsupported.size());
     for (auto const& [fqn, t] : m.unsupported) {
         w.string(fqn);
@@ -198,8 +202,9 @@ inline std::vector<std::byte> encode_metadata(const metadata& m) {
 inline std::vector<std::byte> encode_stored(std::span<const std::byte> index,
                                             std::size_t content_length) {
     cairn::detail::wire_writer w;
-    w.u8(3);
-    w.varint(0);  // An index lists nothing that is unsupported.
+    w.u8(impl::sent_version);
+    w.u8(0);      // An index is of PyTorch's format, in a place,
+    w.varint(0);  // and lists nothing that is unsupported.
     w.u64(content_length);
     w.raw(index);
     return w.take();
@@ -207,7 +212,10 @@ inline std::vector<std::byte> encode_stored(std::span<const std::byte> index,
 inline metadata decode_metadata(std::span<const std::byte> b) {
     using cairn::detail::wire_reader;
     wire_reader r(b);
-    if (r.u8() != 3) wire_reader::fail("metadata of an unknown version");
+    if (r.u8() != impl::sent_version) wire_reader::fail("metadata of an unknown version");
+    auto const kind = r.u8();
+    if (kind >> 1 > static_cast<unsigned>(checkpoint_format::torch_save))
+        wire_reader::fail("an unknown format");
     decltype(metadata::unsupported) unsupported;
     for (auto n = r.count(4); n-- > 0;) {
         auto& t = cairn::detail::place_for_key(unsupported, r.string());
@@ -220,6 +228,8 @@ inline metadata decode_metadata(std::span<const std::byte> b) {
     auto const content = r.raw(static_cast<std::size_t>(length));
     auto m = impl::content_decoder(content, impl::decode_heading(r.raw(r.left()))).run();
     m.unsupported = std::move(unsupported);
+    m.format = static_cast<checkpoint_format>(kind >> 1);
+    m.is_file = (kind & 1) != 0;
     return m;
 }
 

@@ -9,7 +9,7 @@
 #include <cairn/load/detail/load_op.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
-#include <cairn/storage/torch_reader.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/verb/detail/run_here.hpp>
 
 #include <memory>
@@ -29,8 +29,8 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
             parts.owner, default_planner(options.planner));
     if (parts.reader == nullptr) {
         add_default_store(parts);
-        parts.reader = own_part<storage_reader_ref<torch_reader>>(
-            parts.owner, torch_reader(std::move(*parts.store), options.storage));
+        parts.reader = own_part<storage_reader_ref<checkpoint_reader>>(
+            parts.owner, checkpoint_reader(std::move(*parts.store), options.storage));
     }
 }
 

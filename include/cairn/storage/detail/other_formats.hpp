@@ -25,18 +25,22 @@ inline bool is_rank_metadata_name(std::string_view name) {
     return rank.find_first_not_of("0123456789") == rank.npos;
 }
 
-/// Where the metadata of a checkpoint is.
-struct metadata_place {
+/// A file in a place.
+struct file_in_place {
     std::string place{};
-    std::string name{metadata_name};
+    std::string name{};
 };
-/// @param id  Names a place, or a rank's `__R.metadata` in one.
-inline metadata_place metadata_of(const std::string& id) {
+/// Splits an id that names a file.
+inline file_in_place split_id(const std::string& id) {
     auto const slash = id.rfind('/');
-    auto const last = id.substr(slash + 1);
-    if (!is_rank_metadata_name(last)) return {id};
-    if (slash == id.npos) return {std::string(), last};
-    return {slash == 0 ? "/" : id.substr(0, slash), last};
+    if (slash == id.npos) return {std::string(), id};
+    return {slash == 0 ? "/" : id.substr(0, slash), id.substr(slash + 1)};
+}
+/// Returns where the metadata of a checkpoint is.
+/// @param id  Names a place, or a rank's `__R.metadata` in one.
+inline file_in_place metadata_of(const std::string& id) {
+    auto last = split_id(id);
+    return is_rank_metadata_name(last.name) ? last : file_in_place{id, std::string(metadata_name)};
 }
 
 /// Returns which checkpoint of another format is in a place without `.metadata`, judging by the
@@ -79,7 +83,7 @@ inline std::optional<error_context> other_format(erased_store& place) {
                   "torch.distributed.checkpoint.format_utils");
     if (!safetensors.empty())
         return is("one of Hugging Face", safetensors,
-                  "load it with HuggingFaceStorageReader of PyTorch and save it again");
+                  "load it without a reader, or with a safetensors_reader");
     if (!torch_save.empty())
         return is("a file of torch.save", torch_save,
                   "convert it: python -m torch.distributed.checkpoint.format_utils torch_to_dcp");

@@ -160,18 +160,8 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
     return p;
 }
 
-/// Notes what `.metadata` itself leaves unverified: PyTorch writes it without a checksum, and data
-/// files without a save id.
-inline void note_metadata(unverified& notes, const metadata& m) {
-    for (auto const& [fqn, t] : m.unsupported)
-        notes.note_unread(fqn, "dtype " + t.type + ", which this version of cairn does not know");
-    if (!m.save_id.empty()) return;
-    notes.note(
-        ".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "
-        "coverage, dtypes and shapes agree with the data files");
-    notes.note(
-        "data files: PyTorch writes no save id, so nothing tells whether they "
-        "belong to this save");
+/// Notes tensors of which not all elements are stored.
+inline void note_missing_elements(unverified& notes, const metadata& m) {
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) continue;
@@ -187,6 +177,20 @@ inline void note_metadata(unverified& notes, const metadata& m) {
                          counted(static_cast<std::uint64_t>(t->shape.product()), "element") +
                          " are stored");
     }
+}
+/// Notes what `.metadata` itself leaves unverified: PyTorch writes it without a checksum, and data
+/// files without a save id.
+inline void note_metadata(unverified& notes, const metadata& m) {
+    for (auto const& [fqn, t] : m.unsupported)
+        notes.note_unread(fqn, "dtype " + t.type + ", which this version of cairn does not know");
+    if (!m.save_id.empty()) return;
+    notes.note(
+        ".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "
+        "coverage, dtypes and shapes agree with the data files");
+    notes.note(
+        "data files: PyTorch writes no save id, so nothing tells whether they "
+        "belong to this save");
+    note_missing_elements(notes, m);
 }
 /// Notes a value that is kept as it is stored, without being decoded.
 inline void note_value(unverified& notes, const std::string& fqn, const value& v) {

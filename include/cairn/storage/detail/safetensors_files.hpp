@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_SAFETENSORS_FILES_HPP
+#define CAIRN_STORAGE_DETAIL_SAFETENSORS_FILES_HPP
+
+#include <cairn/detail/parallel.hpp>
+#include <cairn/error.hpp>
+#include <cairn/format/safetensors/header.hpp>
+#include <cairn/metadata/file_names.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Reads the metadata of some safetensors files in one place.
+class safetensors_files {
+    using weight_map = std::map<std::string, std::string, std::less<>>;
+
+public:
+    /// @param threads  So many headers are read at a time.
+    safetensors_files(erased_store& place, std::size_t threads)
+        : place_(place), threads_(threads) {}
+
+    /// All tensors of these files.
+    metadata of_files(const std::vector<std::string>& names) {
+        auto const all = headers(names);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            auto const info = all[i].text.find("DCP_SHARDING_INFO");
+            naming(names[i], [&] {
+                auto const shards = info == all[i].text.end()
+                                        ? std::map<std::string, index_vector, std::less<>>()
+                                        : format::safetensors::sharding_info(info->second);
+                for (auto const& t : all[i].tensors) {
+                    auto const shard = shards.find(t.name);
+                    add(names[i], t, shard == shards.end() ? nullptr : &shard->second);
+                }
+            });
+        }
+        return finish();
+    }
+    /// The tensors that an index names.
+    metadata of_index(const std::string& index) {
+        weight_map map;
+        naming(index, [&] {
+            map = format::safetensors::weight_map(read_whole(place_, index, max_index));
+        });
+        std::set<std::string> files;
+        for (auto const& [fqn, file] : map)
+            if (files.insert(file).second && !is_object_name(file))
+                throw error(errc::corrupt, {.fqn = fqn,
+                                            .file = place_.describe(index),
+                                            .expected = "a file in its directory, or below",
+                                            .found = "'" + file + "'"});
+        std::vector<std::string> const names(files.begin(), files.end());
+        auto const all = headers(names, index);
+        for (std::size_t i = 0; i < all.size(); ++i)
+            for (auto const& t : all[i].tensors)
+                if (auto const at = map.find(t.name); at != map.end() && at->second == names[i])
+                    add(names[i], t, nullptr);
+        for (auto const& [fqn, file] : map)
+            if (!meta_.entries.contains(fqn))
+                throw error(errc::corrupt,
+                            {.fqn = fqn,
+                             .file = place_.describe(file),
+                             .expected = "this tensor, because '" + place_.describe(index) +
+                                         "' says that it is here",
+                             .found = "none of this name",
+                             .remedy = "put the file back that belongs to the index"});
+        return finish();
+    }
+
+private:
+    static constexpr std::uint64_t max_index = format::safetensors::max_header;
+    /// Most headers are shorter: one request reads length and header.
+    static constexpr std::size_t first_read = std::size_t{128} << 10;
+    static constexpr std::size_t next_reads = std::size_t{1} << 20;
+
+    template <class F>
+    void naming(const std::string& file, F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            auto where = e.context();
+            if (where.file.empty()) where.file = place_.describe(file);
+            throw error(e.code(), std::move(where));
+        }
+    }
+    std::vector<format::safetensors::header> headers(const std::vector<std::string>& names,
+                                                     std::string_view index = {}) {
+        std::vector<format::safetensors::header> all(names.size());
+        std::vector<std::uint64_t> sizes(names.size());
+        for_each_in_parallel(threads_, names.size(), [&](std::size_t i) {
+            naming(names[i], [&] {
+                of_data_file(
+                    place_, names[i],
+                    [&] {
+                        reread(place_, names[i], [&] { all[i] = header_of(names[i], sizes[i]); });
+                    },
+                    index);
+            });
+        });
+        for (std::size_t i = 0; i < names.size(); ++i) meta_.file_sizes[names[i]] = sizes[i];
+        return all;
+    }
+    format::safetensors::header header_of(const std::string& name, std::uint64_t& size) {
+        namespace st = format::safetensors;
+        auto file = place_.open(name);
+        size = file.size();
+        byte_vector b(static_cast<std::size_t>(std::min<std::uint64_t>(size, first_read)));
+        if (!b.empty()) file.read(0, b);
+        if (b.size() < st::length_bytes)
+            throw error(errc::corrupt, {.expected = "a safetensors file",
+                                        .found = std::to_string(size) + " bytes"});
+        auto const length = st::header_length(std::span(b).first<st::length_bytes>(), size);
+        auto const end = st::length_bytes + length;
+        std::uint64_t at = 0;  // what was read before
+        auto const next = [&]() -> std::span<const std::byte> {
+            if (at == 0) {
+                at = std::min<std::uint64_t>(b.size(), end);
+                return std::span(b).first(static_cast<std::size_t>(at)).subspan(st::length_bytes);
+            }
+            b.resize(static_cast<std::size_t>(std::min<std::uint64_t>(end - at, next_reads)));
+            if (!b.empty()) file.read(at, b);
+            at += b.size();
+            return b;
+        };
+        return st::read_header(next, length, size);
+    }
+
+    /// @param offsets  Of the shard that it is; null: it is the whole tensor.
+    void add(const std::string& file, const format::safetensors::tensor& t,
+             const index_vector* offsets) {
+        box region{index_vector(t.shape.size(), 0), t.shape};
+        if (offsets != nullptr) region.offsets = *offsets;
+        auto const refuse = [&](std::string expected, std::string found) {
+            throw error(errc::corrupt, {.fqn = t.name,
+                                        .file = place_.describe(file),
+                                        .expected = std::move(expected),
+                                        .found = std::move(found)});
+        };
+        if (region.offsets.size() != t.shape.size())
+            refuse("an offset for each dimension of shape " + to_string(t.shape),
+                   to_string(region.offsets));
+        auto const [at, fresh] = meta_.entries.try_emplace(t.name, tensor_metadata());
+        auto& known = std::get<tensor_metadata>(at->second);
+        if (fresh) {
+            known.type = t.type;
+            known.shape = index_vector(t.shape.size(), 0);
+            known.chunks = chunk_list(names_, t.shape.size());
+            whole_[t.name] = offsets == nullptr ? &file : nullptr;
+        } else if (offsets == nullptr || whole_[t.name] != nullptr) {
+            auto const* const other = whole_[t.name];
+            refuse("each tensor in one file, because DCP_SHARDING_INFO does not place it",
+                   other == nullptr || *other == file
+                       ? std::string("a second one")
+                       : "one in '" + place_.describe(*other) + "' too");
+        } else if (known.type != t.type || known.shape.size() != t.shape.size()) {
+            refuse("a shard of " + std::string(name_of(known.type)) + " with " +
+                       std::to_string(known.shape.size()) + " dimensions, as in other files",
+                   std::string(name_of(t.type)) + " of shape " + to_string(t.shape));
+        }
+        for (std::size_t d = 0; d < t.shape.size(); ++d) {
+            auto const end = static_cast<std::uint64_t>(region.offsets[d]) +
+                             static_cast<std::uint64_t>(t.shape[d]);
+            if (end > std::uint64_t{INT64_MAX})
+                refuse("a shard within a tensor",
+                       to_string(t.shape) + " at " + to_string(region.offsets));
+            known.shape[d] = std::max(known.shape[d], static_cast<std::int64_t>(end));
+        }
+        if (t.length != 0)
+            known.chunks.push_back({std::move(region), {file, t.offset, t.length, {}, {}}});
+    }
+    metadata finish() {
+        meta_.format = checkpoint_format::safetensors;
+        return std::move(meta_);
+    }
+
+    erased_store& place_;
+    std::size_t threads_;
+    metadata meta_{};
+    chunk_list::names_ptr names_ = std::make_shared<file_names>();
+    /// The file of each tensor that is whole; null: of a shard.
+    std::map<std::string, const std::string*, std::less<>> whole_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

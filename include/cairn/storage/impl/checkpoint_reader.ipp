@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_CHECKPOINT_READER_IPP
+#define CAIRN_STORAGE_IMPL_CHECKPOINT_READER_IPP
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/erased_storage.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
+#include <cairn/storage/safetensors_reader.hpp>
+#include <cairn/storage/torch_reader.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+static_assert(StorageReader<checkpoint_reader> && ChecksumReader<checkpoint_reader> &&
+              LocalReader<checkpoint_reader> && IndexReader<checkpoint_reader>);
+
+/// A reader of each format. Never moved, because `now` refers to one of them.
+struct checkpoint_reader::state {
+    state(const detail::erased_store& at, const torch_reader_options& options)
+        : store(at), torch_dcp(at, options), safetensors(at, options.thread_count) {}
+
+    void reset(const checkpoint_id& to) {
+        id = to;
+        choose(checkpoint_format::torch_dcp);
+    }
+    void choose(checkpoint_format f) {
+        now = f == checkpoint_format::safetensors
+                  ? static_cast<detail::erased_storage_reader*>(&safetensors_ref)
+                  : &torch_dcp_ref;
+        now->reset(id);
+    }
+    stored_index read_as(checkpoint_format f) {
+        choose(f);
+        return now->read_index();
+    }
+    stored_index read_index() {
+        if (id.ends_with(".safetensors") && exists(detail::split_id(id)))
+            return read_as(checkpoint_format::safetensors);
+        try {
+            return read_as(checkpoint_format::torch_dcp);
+        } catch (const error& e) {
+            bool const absent = e.code() == make_error_code(errc::not_found) ||
+                                (e.code() == make_error_code(errc::unsupported) &&
+                                 !exists(detail::metadata_of(id)));
+            if (!absent) throw;
+            try {
+                return read_as(checkpoint_format::safetensors);
+            } catch (const error& other) {
+                if (other.code() != make_error_code(errc::not_found)) throw;
+            }
+            choose(checkpoint_format::torch_dcp);
+            throw;
+        }
+    }
+    bool exists(const detail::file_in_place& f) const {
+        auto place = f.place.empty() ? store : store.at(f.place);
+        return detail::exists(place, f.name);
+    }
+
+    detail::erased_store store;
+    checkpoint_id id{};
+    torch_reader torch_dcp;
+    safetensors_reader safetensors;
+    detail::storage_reader_ref<torch_reader> torch_dcp_ref{torch_dcp};
+    detail::storage_reader_ref<safetensors_reader> safetensors_ref{safetensors};
+    detail::erased_storage_reader* now = &torch_dcp_ref;
+};
+
+CAIRN_DECL checkpoint_reader::checkpoint_reader(const detail::erased_store& store,
+                                                const torch_reader_options& options)
+    : s_(std::make_unique<state>(store, options)) {}
+CAIRN_DECL checkpoint_reader::checkpoint_reader(checkpoint_reader&&) noexcept = default;
+CAIRN_DECL checkpoint_reader& checkpoint_reader::operator=(checkpoint_reader&&) noexcept = default;
+CAIRN_DECL checkpoint_reader::~checkpoint_reader() = default;
+
+CAIRN_DECL void checkpoint_reader::reset(const checkpoint_id& id) {
+    s_->reset(id);
+}
+CAIRN_DECL metadata checkpoint_reader::read_metadata() {
+    return s_->read_index().meta;
+}
+CAIRN_DECL stored_index checkpoint_reader::read_index() {
+    return s_->read_index();
+}
+CAIRN_DECL void checkpoint_reader::set_up_reader(const metadata& m, const storage_setup& me) {
+    s_->choose(m.format);
+    s_->now->set_up_reader(m, me);
+}
+CAIRN_DECL load_plan checkpoint_reader::prepare_local_load_plan(load_plan plan) {
+    return s_->now->prepare_local_load_plan(std::move(plan));
+}
+CAIRN_DECL std::vector<load_plan> checkpoint_reader::prepare_global_load_plan(
+    std::vector<load_plan> plans) {
+    return plans;
+}
+CAIRN_DECL std::optional<chunk_checksum> checkpoint_reader::checksum(const std::string& fqn,
+                                                                     std::size_t chunk) {
+    return s_->now->checksum(fqn, chunk);
+}
+CAIRN_DECL void checkpoint_reader::read_data(const load_plan& plan, const read_target& target,
+                                             completion<read_result> done) {
+    s_->now->read_data(plan, target, std::move(done));
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a directory of safetensors files may have, and what may be wrong with it.
+#include "support/scratch.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/safetensors_reader.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// One tensor of bytes for a file: its entry in the header, and how many there are.
+struct stored {
+    std::string name, shape;
+    std::size_t bytes;
+    std::string dtype = "U8";
+};
+/// A file whose bytes are all `content`.
+cairn::byte_vector file_of(const std::vector<stored>& tensors, std::uint8_t content,
+                           const std::string& text = {}) {
+    std::string json = "{";
+    if (!text.empty()) json += "\"__metadata__\":" + text + (tensors.empty() ? "" : ",");
+    std::size_t at = 0;
+    for (auto const& t : tensors) {
+        json += (&t == &tensors.front() ? "\"" : ",\"") + t.name + R"(":{"dtype":")" + t.dtype +
+                R"(","shape":)" + t.shape + R"(,"data_offsets":[)" + std::to_string(at) + "," +
+                std::to_string(at + t.bytes) + "]}";
+        at += t.bytes;
+    }
+    json += "}";
+    cairn::byte_vector b(8 + json.size() + at, std::byte{content});
+    for (unsigned i = 0; i < 8; ++i)
+        b[i] = static_cast<std::byte>(std::uint64_t{json.size()} >> (8 * i));
+    std::memcpy(b.data() + 8, json.data(), json.size());
+    return b;
+}
+template <class Store>
+void put(Store store, const std::string& name, cairn::byte_span b) {
+    auto file = store.create(name, b.size());
+    file.write(0, b);
+    file.finish(true);
+}
+template <class Store>
+void put_index(Store store, const std::string& map) {
+    auto const text = "{\"weight_map\":" + map + "}";
+    put(store, "model.safetensors.index.json", std::as_bytes(std::span(text)));
+}
+/// Loads a tensor of this many bytes; what it is all of, or why that failed.
+std::string loaded(cairn::memory_store& store, const std::string& id, const std::string& fqn,
+                   std::size_t bytes) {
+    std::vector<std::uint8_t> x(bytes);
+    cairn::state_dict sd{{fqn, x}};
+    try {
+        cairn::load(sd, id, store);
+    } catch (const cairn::error& e) {
+        return e.what();
+    }
+    for (auto v : x)
+        if (v != x[0]) return "several";
+    return std::to_string(x.at(0));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(safetensors_directories)
+
+BOOST_AUTO_TEST_CASE(an_index_decides_and_other_files_are_ignored) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    put(place, "model-1.safetensors", file_of({{"a", "[2]", 2}, {"b", "[2]", 2}}, 1));
+    put(place, "below/2.safetensors", file_of({{"b", "[2]", 2}}, 2));
+    put(place, "model.safetensors", file_of({{"a", "[2]", 2}, {"c", "[2]", 2}}, 3));
+    put(place, "broken.safetensors", cairn::byte_vector(3));
+    put_index(place, R"({"a":"model-1.safetensors","b":"below/2.safetensors"})");
+    BOOST_TEST(loaded(store, "m", "a", 2) == "1");
+    BOOST_TEST(loaded(store, "m", "b", 2) == "2");
+    BOOST_TEST(loaded(store, "m/model.safetensors", "a", 2) == "3");
+    BOOST_TEST(loaded(store, "m", "c", 2).find("'c'") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(an_index_that_its_files_contradict_is_an_error_that_names_both) {
+    cairn::memory_store store;
+    auto const why = [&](const std::string& id, const std::string& map) {
+        auto place = store.at(id);
+        put(place, "1.safetensors", file_of({{"a", "[2]", 2}}, 1));
+        put_index(place, map);
+        return loaded(store, id, "a", 2);
+    };
+    auto const has = [](const std::string& text, const std::vector<std::string>& parts) {
+        for (auto const& p : parts)
+            if (text.find(p) == text.npos) {
+                BOOST_TEST_MESSAGE(text);
+                return false;
+            }
+        return true;
+    };
+    BOOST_TEST(has(why("lacks", R"({"a":"1.safetensors","b":"1.safetensors"})"),
+                   {"'b'", "1.safetensors", "index.json", "none of this name"}));
+    BOOST_TEST(has(why("gone", R"({"a":"1.safetensors","b":"2.safetensors"})"),
+                   {"2.safetensors", "no such file", "index.json"}));
+    for (auto const* bad : {"../1.safetensors", "/etc/passwd", "", "x/../../y"})
+        BOOST_TEST(has(why(std::string("leaves") + std::to_string(std::strlen(bad)),
+                           std::string(R"({"a":")") + bad + "\"}"),
+                       {"'a'", "or below", bad}));
+    BOOST_TEST(has(why("url", R"({"a":"https://host/1.safetensors"})"), {"'a'"}));
+}
+
+BOOST_AUTO_TEST_CASE(files_without_an_index_belong_together_and_share_no_name) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    put(place, "1.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    put(place, "2.safetensors", file_of({{"b", "[2]", 2}}, 2));
+    BOOST_TEST(loaded(store, "m", "a", 2) == "1");
+    BOOST_TEST(loaded(store, "m", "b", 2) == "2");
+    put(place, "3.safetensors", file_of({{"a", "[2]", 2}}, 3));
+    auto const why = loaded(store, "m", "b", 2);
+    BOOST_TEST(why.find("1.safetensors") != why.npos, why);
+    BOOST_TEST(why.find("3.safetensors") != why.npos, why);
+}
+
+BOOST_AUTO_TEST_CASE(shards_are_placed_by_their_offsets_and_must_fit_each_other) {
+    auto const info = [](const std::string& offsets) {
+        return R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":)" + offsets + "}}\"}";
+    };
+    cairn::memory_store store;
+    auto const two = [&](const std::string& id, const stored& one, const std::string& first,
+                         const stored& other, const std::string& second) {
+        auto place = store.at(id);
+        put(place, "1.safetensors", file_of({one}, 1, info(first)));
+        put(place, "2.safetensors", file_of({other}, 1, second.empty() ? "" : info(second)));
+        return loaded(store, id, "a", 4);
+    };
+    BOOST_TEST(two("m", {"a", "[1]", 1}, "[3]", {"a", "[3]", 3}, "[0]") == "1");
+    auto const refused = [](const std::string& text, const char* part) {
+        BOOST_TEST(text.find(part) != text.npos, text);
+    };
+    refused(two("overlap", {"a", "[2]", 2}, "[2]", {"a", "[3]", 3}, "[0]"), "overlap");
+    refused(two("dtype", {"a", "[2]", 2}, "[2]", {"a", "[2]", 2, "I8"}, "[0]"), "int8");
+    refused(two("rank", {"a", "[2]", 2}, "[2]", {"a", "[1,2]", 2}, "[0,0]"), "dimensions");
+    refused(two("offsets", {"a", "[2]", 2}, "[2,0]", {"a", "[2]", 2}, "[0]"), "an offset for each");
+    refused(two("whole", {"a", "[2]", 2}, "[2]", {"a", "[2]", 2}, ""), "does not place it");
+    refused(two("far", {"a", "[2]", 2}, "[9223372036854775807]", {"a", "[2]", 2}, "[0]"),
+            "a shard within a tensor");
+    refused(two("hole", {"a", "[1]", 1}, "[3]", {"a", "[2]", 2}, "[0]"), "'a'");
+}
+
+BOOST_AUTO_TEST_CASE(links_of_a_cache_are_read) {
+    support::scratch s;
+    namespace fs = std::filesystem;
+    cairn::file_store blobs(s.dir / "blobs");
+    put(blobs, "0123", file_of({{"a", "[2]", 2}}, 5));
+    fs::create_directories(s.dir / "snapshots/main");
+    fs::create_symlink("../../blobs/0123", s.dir / "snapshots/main/model.safetensors");
+    for (auto const* id : {"snapshots/main", "snapshots/main/model.safetensors"}) {
+        std::vector<std::uint8_t> x(2);
+        cairn::load(cairn::state_dict{{"a", x}}, id, cairn::file_store(s.dir));
+        BOOST_TEST(int{x[1]} == 5);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_may_be_named_as_a_file) {
+    cairn::memory_store store;
+    put(store.at("run/model.safetensors"), "model.safetensors", file_of({{"a", "[2]", 2}}, 4));
+    BOOST_TEST(loaded(store, "run/model.safetensors", "a", 2) == "4");
+    std::vector<float> w(3, 1.0f);
+    cairn::save(cairn::state_dict{{"w", w}}, "x.safetensors", store);
+    w.assign(3, 0.0f);
+    cairn::load(cairn::state_dict{{"w", w}}, "x.safetensors", store);
+    BOOST_TEST(w[2] == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_dcp_comes_before_files_beside_it) {
+    cairn::memory_store store;
+    std::vector<std::uint8_t> a(2, 7);
+    cairn::save(cairn::state_dict{{"a", a}}, "m", store);
+    put(store.at("m"), "model.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    BOOST_TEST(loaded(store, "m", "a", 2) == "7");
+    cairn::memory_store none;
+    BOOST_TEST(loaded(none, "m", "a", 2).find(".metadata") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(empty_tensors_and_those_without_dimensions_load) {
+    cairn::memory_store store;
+    put(store.at("m"), "model.safetensors", file_of({{"none", "[0,3]", 0}, {"one", "[]", 1}}, 9));
+    std::vector<std::uint8_t> none;
+    std::uint8_t one = 0;
+    auto const r = cairn::load(
+        cairn::state_dict{{"none", cairn::tensor_view(cairn::dtype::u8, {0, 3}, none.data())},
+                          {"one", cairn::scalar_tensor(one)}},
+        "m", store);
+    BOOST_TEST(int{one} == 9);
+    BOOST_TEST(!r.unverified.empty());
+}
+
+BOOST_AUTO_TEST_CASE(ranks_load_their_columns) {
+    support::scratch s;
+    cairn::byte_vector b = file_of({{"a", "[2,6]", 12}}, 0);
+    for (std::size_t i = 0; i < 12; ++i) b[b.size() - 12 + i] = static_cast<std::byte>(i);
+    put(cairn::file_store(s.dir), "w.safetensors", b);
+    cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+        std::vector<std::uint8_t> mine(4);
+        cairn::state_dict sd{
+            {"a", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::u8, {2, 2}, mine.data()),
+                                       {2, 6}, cairn::device_mesh::line(3), {cairn::shard_along{1}},
+                                       me.rank())}};
+        for (auto const& id : {s.dir.string(), (s.dir / "w.safetensors").string()}) {
+            mine.assign(4, 0xee);
+            cairn::load(sd, id, me);
+            auto const c = static_cast<std::uint8_t>(2 * me.rank());
+            std::vector<std::uint8_t> const want{c, static_cast<std::uint8_t>(c + 1),
+                                                 static_cast<std::uint8_t>(c + 6),
+                                                 static_cast<std::uint8_t>(c + 7)};
+            if (mine != want) throw std::runtime_error("other columns");
+            mine.assign(4, 0xee);
+            cairn::load(sd, id, me, cairn::safetensors_reader(cairn::file_store()));
+            if (mine != want) throw std::runtime_error("other columns");
+        }
+    });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
