@@ -6,6 +6,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace tool {
 enum exit_code { fine = 0, finding = 1, could_not_run = 2 };
 
 inline cairn::metadata read_metadata(const std::string& checkpoint) {
-    cairn::torch_reader reader{cairn::file_store()};
+    cairn::checkpoint_reader reader{cairn::file_store()};
     reader.reset(checkpoint);
     return reader.read_metadata();
 }
@@ -101,7 +102,7 @@ private:
     }
 
     std::string path_;
-    cairn::torch_reader reader_{cairn::file_store()};
+    cairn::checkpoint_reader reader_{cairn::file_store()};
     cairn::metadata meta_;
 };
 

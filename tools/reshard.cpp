@@ -173,7 +173,7 @@ int reshard(const std::string& from, const std::string& to, int ranks, int dim) 
         copied.insert(place.filename().string());
         place = place.parent_path();
     }
-    bool const alone = nothing_beside(place, copied);
+    bool const alone = m.is_file || nothing_beside(place, copied);
     return alone && m.unsupported.empty() && m.unknown_members.empty() ? fine : finding;
 }
 

@@ -378,11 +378,6 @@ def beside(tmp):
     r = cairn("reshard", stored, tmp / "without spare", "--ranks", 2)
     check("reshard: names files of what .metadata has no entry for", r.returncode == 1 and
           b"not copied: '__9_0.distcp'" in r.stdout, said(r))
-    (tmp / "hf").mkdir()
-    (tmp / "hf" / "model.safetensors").write_bytes(b"x")
-    r = cairn("ls", tmp / "hf")
-    check("ls: says that a checkpoint is one of Hugging Face", r.returncode == 2 and
-          one_sentence(r) and b"Hugging Face ('model.safetensors')" in r.stderr, said(r))
 
 
 def refusals(tmp):
