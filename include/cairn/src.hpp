@@ -66,6 +66,7 @@
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
+#include <cairn/storage/impl/torch_save_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
 #endif
 

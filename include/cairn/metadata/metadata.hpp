@@ -42,9 +42,9 @@ struct value_metadata {
     friend bool operator==(const value_metadata&, const value_metadata&) = default;
 };
 
-/// A tensor whose elements this version does not know, such as quantised ones.
+/// A tensor that this version cannot read, such as a quantised or sparse one.
 struct unsupported_tensor {
-    std::string type{};  ///< E.g. `torch.qint8`.
+    std::string type{};  ///< E.g. `torch.qint8`, `a sparse tensor`.
     index_vector shape{};
     std::set<std::string> files{};
     friend bool operator==(const unsupported_tensor&, const unsupported_tensor&) = default;

@@ -3,6 +3,7 @@
 #define CAIRN_FORMAT_TORCH_SAVE_METADATA_HPP
 
 #include <cairn/format/torch_save/content.hpp>
+#include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <cstddef>
@@ -35,6 +36,7 @@ inline metadata describe(const content& all, const std::string& file, std::uint6
     metadata m;
     m.file_sizes[file] = file_size;
     auto const names = std::make_shared<file_names>();
+    auto const number = names->add(file);
     auto const& parts = all.parts();
     for (auto const& [name, e] : all.entries()) {
         if (auto const* no = std::get_if<refused>(&e.what)) {
@@ -65,7 +67,8 @@ inline metadata describe(const content& all, const std::string& file, std::uint6
         c.at.layout = item_layout{s->storage_offset * size_of(s->type), span_of(*s), s->at.crc,
                                   s->at.crc, s->strides};
         t.chunks = chunk_list(names, t.shape.size());
-        t.chunks.push_back(c);
+        (void)t.chunks.add();
+        t.chunks.set(0, c, number);
         m.entries.emplace(name, std::move(t));
     }
     return m;

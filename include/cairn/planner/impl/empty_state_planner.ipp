@@ -39,14 +39,15 @@ CAIRN_DECL node allocate_on_host(const wanted_tensor& w) {
 
 namespace detail {
 
-/// A compressed item may expand to any number of bytes: allocate nothing for what the reader will
-/// not read.
+/// A compressed item may expand to any number of bytes, unless its layout says how many: allocate
+/// nothing for what the reader will not read.
 inline void refuse_transforms(const std::string& fqn,
                               const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const* t = std::get_if<tensor_metadata>(&entry);
     if (t == nullptr) return;
     for (std::size_t i = 0; i < t->chunks.size(); ++i)
-        if (auto const* c = t->chunks.unusual(i); c != nullptr && !c->at.transforms.empty())
+        if (auto const* c = t->chunks.unusual(i);
+            c != nullptr && !c->at.transforms.empty() && !c->at.layout)
             throw error(errc::unsupported, {.fqn = fqn,
                                             .file = c->at.file,
                                             .expected = "an item without stream transforms",
