@@ -155,6 +155,16 @@ BOOST_AUTO_TEST_CASE(a_tree_has_the_nesting_of_the_file) {
     BOOST_TEST(kinds.at("model").as_dict().size() == 27u);
 }
 
+BOOST_AUTO_TEST_CASE(a_load_without_a_reader_knows_the_file_by_its_name) {
+    for (auto const& [dir, file] : files())
+        BOOST_TEST(cairn::load_tree((dir / file).string()).size() != 0u);
+    // A directory of such a name is a checkpoint's place.
+    cairn::memory_store store;
+    cairn::state_dict sd{{"step", 7}};
+    cairn::save(sd, "c.pt", store);
+    BOOST_TEST(cairn::load_tree("c.pt", {}, store).at("step").as_value().as<int>() == 7);
+}
+
 BOOST_AUTO_TEST_CASE(a_load_says_what_has_no_checksum) {
     cairn::load_report zip, legacy;
     (void)load_whole(reader(samples / "pt/zip_kinds"), "state.pt", &zip);

@@ -20,7 +20,8 @@ namespace cairn {
 /// Reads a checkpoint of any format that cairn knows, whichever is there: loads use it if no reader
 /// is passed.
 ///
-/// An id that names a file is that file. In a place there is a checkpoint of PyTorch's DCP if it
+/// An id that names a file is that file: one of safetensors, or of `torch.save` if the name ends in
+/// `.pt`, `.pth`, `.bin` or `.ckpt`. In a place there is a checkpoint of PyTorch's DCP if it
 /// has a `.metadata`, otherwise what a @ref safetensors_reader finds. The coordinator finds out,
 /// and all ranks read the same format.
 ///

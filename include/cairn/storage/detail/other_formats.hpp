@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_DETAIL_OTHER_FORMATS_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
@@ -43,10 +44,22 @@ inline file_in_place metadata_of(const std::string& id) {
     return is_rank_metadata_name(last.name) ? last : file_in_place{id, std::string(metadata_name)};
 }
 
+/// Whether a name ends as those of files of `torch.save` usually do.
+inline bool is_torch_save_name(std::string_view name) {
+    constexpr std::array of_torch_save{".pt", ".pth", ".bin", ".ckpt"};
+    return std::any_of(of_torch_save.begin(), of_torch_save.end(),
+                       [&](auto const* end) { return name.ends_with(end); });
+}
+/// Returns the format that a file has, by the end of its name.
+inline std::optional<checkpoint_format> format_by_name(std::string_view name) {
+    if (name.ends_with(".safetensors")) return checkpoint_format::safetensors;
+    if (is_torch_save_name(name)) return checkpoint_format::torch_save;
+    return {};
+}
+
 /// Returns which checkpoint of another format is in a place without `.metadata`, judging by the
 /// names there; nothing if there is none.
 inline std::optional<error_context> other_format(erased_store& place) {
-    constexpr std::array of_torch_save{".pt", ".pth", ".bin", ".ckpt"};
     std::size_t ranks = 0;
     std::string of_a_rank, deepspeed, safetensors, torch_save;
     for (auto const& info : place.list()) {
@@ -60,8 +73,7 @@ inline std::optional<error_context> other_format(erased_store& place) {
             deepspeed = name;
         } else if (n.ends_with(".safetensors") || n.ends_with(".safetensors.index.json")) {
             safetensors = name;
-        } else if (std::any_of(of_torch_save.begin(), of_torch_save.end(),
-                               [&](auto const* end) { return n.ends_with(end); })) {
+        } else if (is_torch_save_name(n)) {
             torch_save = name;
         }
     }
@@ -86,7 +98,7 @@ inline std::optional<error_context> other_format(erased_store& place) {
                   "load it without a reader, or with a safetensors_reader");
     if (!torch_save.empty())
         return is("a file of torch.save", torch_save,
-                  "convert it: python -m torch.distributed.checkpoint.format_utils torch_to_dcp");
+                  "load it by its own path, with the name of the file");
     return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/safetensors_reader.hpp>
 #include <cairn/storage/torch_reader.hpp>
+#include <cairn/storage/torch_save_reader.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -26,16 +27,19 @@ static_assert(StorageReader<checkpoint_reader> && ChecksumReader<checkpoint_read
 /// A reader of each format. Never moved, because `now` refers to one of them.
 struct checkpoint_reader::state {
     state(const detail::erased_store& at, const torch_reader_options& options)
-        : store(at), torch_dcp(at, options), safetensors(at, options.thread_count) {}
+        : store(at), torch_dcp(at, options), safetensors(at, options.thread_count),
+          torch_save(at, options.thread_count) {}
 
     void reset(const checkpoint_id& to) {
         id = to;
         choose(checkpoint_format::torch_dcp);
     }
     void choose(checkpoint_format f) {
-        now = f == checkpoint_format::safetensors
-                  ? static_cast<detail::erased_storage_reader*>(&safetensors_ref)
-                  : &torch_dcp_ref;
+        switch (f) {
+            case checkpoint_format::torch_dcp: now = &torch_dcp_ref; break;
+            case checkpoint_format::safetensors: now = &safetensors_ref; break;
+            case checkpoint_format::torch_save: now = &torch_save_ref; break;
+        }
         now->reset(id);
     }
     stored_index read_as(checkpoint_format f) {
@@ -43,8 +47,8 @@ struct checkpoint_reader::state {
         return now->read_index();
     }
     stored_index read_index() {
-        if (id.ends_with(".safetensors") && exists(detail::split_id(id)))
-            return read_as(checkpoint_format::safetensors);
+        if (auto const format = detail::format_by_name(id); format && exists(detail::split_id(id)))
+            return read_as(*format);
         try {
             return read_as(checkpoint_format::torch_dcp);
         } catch (const error& e) {
@@ -70,8 +74,10 @@ struct checkpoint_reader::state {
     checkpoint_id id{};
     torch_reader torch_dcp;
     safetensors_reader safetensors;
+    torch_save_reader torch_save;
     detail::storage_reader_ref<torch_reader> torch_dcp_ref{torch_dcp};
     detail::storage_reader_ref<safetensors_reader> safetensors_ref{safetensors};
+    detail::storage_reader_ref<torch_save_reader> torch_save_ref{torch_save};
     detail::erased_storage_reader* now = &torch_dcp_ref;
 };
 
