@@ -106,6 +106,7 @@ bool is_kept_there(std::string_view name) {
     auto const is_id = [](std::string_view s) {
         return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
     };
+    if (name.ends_with(".safetensors.index.json")) return true;
     if (name.starts_with(".metadata") || name.starts_with(".cairn-publish.")) return true;
     if (name.starts_with(saving)) return is_id(name.substr(saving.size()));
     name = name.substr(name.rfind('/') + 1);

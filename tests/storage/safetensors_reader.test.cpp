@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(an_index_that_its_files_contradict_is_an_error_that_names_b
         BOOST_TEST(has(why(std::string("leaves") + std::to_string(std::strlen(bad)),
                            std::string(R"({"a":")") + bad + "\"}"),
                        {"'a'", "or below", bad}));
-    BOOST_TEST(has(why("url", R"({"a":"https://host/1.safetensors"})"), {"'a'"}));
+    BOOST_TEST(has(why("url", R"({"a":"https://host/1.safetensors"})"), {"'a'", "or below"}));
 }
 
 BOOST_AUTO_TEST_CASE(files_without_an_index_belong_together_and_share_no_name) {
@@ -151,6 +151,36 @@ BOOST_AUTO_TEST_CASE(shards_are_placed_by_their_offsets_and_must_fit_each_other)
     refused(two("far", {"a", "[2]", 2}, "[9223372036854775807]", {"a", "[2]", 2}, "[0]"),
             "a shard within a tensor");
     refused(two("hole", {"a", "[1]", 1}, "[3]", {"a", "[2]", 2}, "[0]"), "'a'");
+}
+
+BOOST_AUTO_TEST_CASE(what_others_leave_in_a_directory_does_not_count) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    put(place, "model.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    put(place, "._model.safetensors.index.json", cairn::byte_vector(3));
+    put(place, "._x.safetensors", cairn::byte_vector(3));
+    put(place, "unet/y.safetensors", cairn::byte_vector(3));
+    BOOST_TEST(loaded(store, "m", "a", 2) == "1");
+    put(place, "consolidated.safetensors.index.json", cairn::byte_vector(3));
+    put(place, "2.safetensors", file_of({{"a", "[2]", 2}}, 2));
+    put_index(place, R"({"a":"2.safetensors"})");
+    BOOST_TEST(loaded(store, "m", "a", 2) == "2");
+    place.remove("2.safetensors");
+    auto const why = loaded(store, "m", "a", 2);
+    BOOST_TEST(why.find("leftover of an older export") != why.npos, why);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_missing_is_told) {
+    cairn::memory_store store;
+    put(store.at("m"), "model-00001-of-00003.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    auto why = loaded(store, "m", "a", 2);
+    BOOST_TEST(why.find("3 files") != why.npos, why);
+    why = loaded(store, "m/none.safetensors", "a", 2);
+    BOOST_TEST(why.find("neither") != why.npos, why);
+    std::string const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0";
+    put(store.at("lfs"), "model.safetensors", std::as_bytes(std::span(pointer)));
+    why = loaded(store, "lfs", "a", 2);
+    BOOST_TEST(why.find("git lfs pull") != why.npos, why);
 }
 
 BOOST_AUTO_TEST_CASE(links_of_a_cache_are_read) {

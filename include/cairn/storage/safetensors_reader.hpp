@@ -22,9 +22,11 @@ namespace cairn {
 /// - otherwise all `*.safetensors` files belong together: each has other tensors, or other shards
 ///   of them, which `DCP_SHARDING_INFO` places.
 ///
+/// Names that begin with `.` are no part of it.
+///
 /// Tensors have the dtypes of @ref format::safetensors::dtypes; there are no values. Elements have
-/// no checksums, so each load reports its tensors as unverified, except for what cannot be: headers
-/// that contradict themselves or their file.
+/// no checksums, so each load reports its files as unverified. A file that is replaced while it is
+/// read is noticed only if its size differs.
 ///
 /// The coordinator reads the headers, several at a time. One load at a time.
 class safetensors_reader : public chunk_reader {

@@ -34,6 +34,8 @@ namespace impl {
 
 using kind = json::event::type;
 
+inline constexpr std::size_t most_dimensions = 64;  // as PyTorch
+
 /// A JSON text with one object. What is in it goes to a function with a path of at least one key.
 inline json::receiver in_object(json::receiver f) {
     return [f = std::move(f)](json::path at, const json::event& e) {
@@ -190,8 +192,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t most_dimensions = 64;  // as PyTorch
-    std::uint64_t begin, end;                           ///< Of the elements, in the file.
+    std::uint64_t begin, end;  ///< Of the elements, in the file.
     header all{};
     bool has_text = false;
     tensor now{};  ///< The one whose members are being read.
@@ -220,7 +221,10 @@ CAIRN_DECL std::map<std::string, index_vector, std::less<>> sharding_info(const 
                            impl::malformed(at[0], "one list of offsets", "two");
                    } else if (at.size() == 3 && e.kind == impl::kind::number && e.number &&
                               *e.number <= std::uint64_t{INT64_MAX}) {
-                       all.find(at[0])->second.push_back(static_cast<std::int64_t>(*e.number));
+                       auto& offsets = all.find(at[0])->second;
+                       if (offsets.size() == impl::most_dimensions)
+                           impl::malformed(at[0], "at most 64 offsets", "more");
+                       offsets.push_back(static_cast<std::int64_t>(*e.number));
                    } else if (e.kind != impl::kind::array_end) {
                        impl::malformed(at[0], "a list of offsets", "another value");
                    }

@@ -2,9 +2,11 @@
 #ifndef CAIRN_STORAGE_DETAIL_SAFETENSORS_FILES_HPP
 #define CAIRN_STORAGE_DETAIL_SAFETENSORS_FILES_HPP
 
+#include <cairn/detail/failures.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/safetensors/header.hpp>
+#include <cairn/metadata/check.hpp>
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -95,10 +98,10 @@ private:
     void naming(const std::string& file, F&& f) {
         try {
             f();
-        } catch (const error& e) {
-            auto where = e.context();
-            if (where.file.empty()) where.file = place_.describe(file);
-            throw error(e.code(), std::move(where));
+        } catch (...) {
+            auto failure = failure_from(std::current_exception(), -1);
+            if (failure.where.file.empty()) failure.where.file = place_.describe(file);
+            throw error(failure.code, std::move(failure.where));
         }
     }
     std::vector<format::safetensors::header> headers(const std::vector<std::string>& names,
@@ -127,6 +130,7 @@ private:
         if (b.size() < st::length_bytes)
             throw error(errc::corrupt, {.expected = "a safetensors file",
                                         .found = std::to_string(size) + " bytes"});
+        refuse_by_beginning(b);
         auto const length = st::header_length(std::span(b).first<st::length_bytes>(), size);
         auto const end = st::length_bytes + length;
         std::uint64_t at = 0;  // what was read before
@@ -141,6 +145,19 @@ private:
             return b;
         };
         return st::read_header(next, length, size);
+    }
+
+    /// What often has the name of a safetensors file.
+    static void refuse_by_beginning(std::span<const std::byte> b) {
+        std::string_view const s(reinterpret_cast<const char*>(b.data()), b.size());
+        auto const refuse = [](const char* found, const char* remedy) {
+            throw error(errc::unsupported,
+                        {.expected = "a safetensors file", .found = found, .remedy = remedy});
+        };
+        if (s.starts_with("version https://git-lfs"))
+            refuse("a pointer of Git LFS", "fetch the file itself: git lfs pull");
+        if (s.starts_with("GGUF")) refuse("a GGUF file", "convert it first");
+        if (s.starts_with("PK\003\004")) refuse("a zip, as torch.save writes it", "name it .pt");
     }
 
     /// @param offsets  Of the shard that it is; null: it is the whole tensor.
@@ -172,7 +189,8 @@ private:
                        : "one in '" + place_.describe(*other) + "' too");
         } else if (known.type != t.type || known.shape.size() != t.shape.size()) {
             refuse("a shard of " + std::string(name_of(known.type)) + " with " +
-                       std::to_string(known.shape.size()) + " dimensions, as in other files",
+                       std::to_string(known.shape.size()) + " dimensions, as in '" +
+                       place_.describe(known.chunks.empty() ? "." : known.chunks.file(0)) + "'",
                    std::string(name_of(t.type)) + " of shape " + to_string(t.shape));
         }
         for (std::size_t d = 0; d < t.shape.size(); ++d) {
@@ -183,11 +201,26 @@ private:
                        to_string(t.shape) + " at " + to_string(region.offsets));
             known.shape[d] = std::max(known.shape[d], static_cast<std::int64_t>(end));
         }
-        if (t.length != 0)
-            known.chunks.push_back({std::move(region), {file, t.offset, t.length, {}, {}}});
+        if (t.length == 0) return;
+        auto chunk = known.chunks.add();
+        std::copy(region.offsets.begin(), region.offsets.end(), chunk.offsets.begin());
+        std::copy(t.shape.begin(), t.shape.end(), chunk.lengths.begin());
+        // With a layout: any part of it can be read alone.
+        chunk.at = {.offset = t.offset,
+                    .length = t.length,
+                    .payload_length = t.length,
+                    .file = names_->add(file),
+                    .has_layout = true};
     }
     metadata finish() {
         meta_.format = checkpoint_format::safetensors;
+        try {
+            check_metadata(meta_);
+        } catch (const error& e) {  // the same tensor in two files, usually
+            auto where = e.context();
+            if (where.file.empty()) where.file = place_.describe(".");
+            throw error(errc::corrupt, std::move(where));
+        }
         return std::move(meta_);
     }
 

@@ -32,6 +32,7 @@ struct checkpoint_reader::state {
 
     void reset(const checkpoint_id& to) {
         id = to;
+        found = false;
         choose(checkpoint_format::torch_dcp);
     }
     void choose(checkpoint_format f) {
@@ -46,7 +47,14 @@ struct checkpoint_reader::state {
         choose(f);
         return now->read_index();
     }
+    /// A checkpoint that is read again, e.g. after it was replaced, keeps its format.
     stored_index read_index() {
+        if (found) return now->read_index();
+        auto index = read_first();
+        found = true;
+        return index;
+    }
+    stored_index read_first() {
         if (auto const format = detail::format_by_name(id); format && exists(detail::split_id(id)))
             return read_as(*format);
         try {
@@ -55,14 +63,27 @@ struct checkpoint_reader::state {
             bool const absent = e.code() == make_error_code(errc::not_found) ||
                                 (e.code() == make_error_code(errc::unsupported) &&
                                  !exists(detail::metadata_of(id)));
-            if (!absent) throw;
+            if (!absent || !can_list()) throw;
             try {
                 return read_as(checkpoint_format::safetensors);
             } catch (const error& other) {
                 if (other.code() != make_error_code(errc::not_found)) throw;
             }
             choose(checkpoint_format::torch_dcp);
+            if (detail::format_by_name(id) && e.code() == make_error_code(errc::not_found))
+                throw error(errc::not_found,
+                            {.file = store.describe(id),
+                             .expected = "a file, or the directory of a checkpoint",
+                             .found = "neither"});
             throw;
+        }
+    }
+    bool can_list() {
+        try {
+            (void)(id.empty() ? store : store.at(id)).list();
+            return true;
+        } catch (const error&) {  // there is no such place
+            return false;
         }
     }
     bool exists(const detail::file_in_place& f) const {
@@ -72,6 +93,7 @@ struct checkpoint_reader::state {
 
     detail::erased_store store;
     checkpoint_id id{};
+    bool found = false;  ///< `now` is the reader of what is there.
     torch_reader torch_dcp;
     safetensors_reader safetensors;
     torch_save_reader torch_save;

@@ -3,7 +3,6 @@
 #define CAIRN_STORAGE_IMPL_SAFETENSORS_READER_IPP
 
 #include <cairn/error.hpp>
-#include <cairn/metadata/check.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
@@ -14,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,27 +23,67 @@ static_assert(StorageReader<safetensors_reader> && LocalReader<safetensors_reade
 
 namespace detail {
 
+/// How many of `*-00001-of-00003.safetensors` there should be, by the name of one; 0: it says
+/// nothing. Ranks of DCP (`shard-*`) leave out files that they have nothing for.
+inline std::size_t of_how_many(std::string_view name) {
+    constexpr std::string_view suffix = ".safetensors", of = "-of-";
+    name.remove_suffix(suffix.size());
+    auto const digits = name.find_last_not_of("0123456789") + 1;
+    auto const number = name.substr(digits);
+    if (name.starts_with("shard-") || number.empty() || number.size() > 9 ||
+        !name.substr(0, digits).ends_with(of))
+        return 0;
+    std::size_t n = 0;
+    for (char const c : number) n = 10 * n + static_cast<std::size_t>(c - '0');
+    return n;
+}
+
 /// Reads what is in a directory.
 /// @throws error errc::not_found if there is none
 inline metadata read_safetensors_in(erased_store& place, safetensors_files files) {
+    constexpr std::string_view usual = "model.safetensors",
+                               usual_index = "model.safetensors.index.json";
     std::vector<std::string> indices, all;
-    for (auto& info : place.list())
-        if (info.name.ends_with(".safetensors.index.json"))
+    for (auto& info : place.list()) {
+        std::string_view const name = info.name;
+        // Hidden ones are no weights, and those below belong to something else.
+        if (name.starts_with('.') || name.find('/') != name.npos) continue;
+        if (name.ends_with(".safetensors.index.json"))
             indices.push_back(std::move(info.name));
-        else if (info.name.ends_with(".safetensors"))
+        else if (name.ends_with(".safetensors"))
             all.push_back(std::move(info.name));
+    }
+    auto const has = [](const std::vector<std::string>& names, std::string_view name) {
+        return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (has(indices, usual_index)) indices = {std::string(usual_index)};
     if (indices.size() > 1)
         throw error(errc::unsupported, {.file = place.describe("."),
                                         .expected = "one index",
                                         .found = "'" + indices[0] + "' and '" + indices[1] + "'",
                                         .remedy = "keep the other one elsewhere"});
-    if (!indices.empty()) return files.of_index(indices[0]);
-    constexpr const char* usual = "model.safetensors";
-    if (std::find(all.begin(), all.end(), usual) != all.end()) all = {usual};
+    if (!indices.empty()) {
+        try {
+            return files.of_index(indices[0]);
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::missing_file) || !has(all, usual)) throw;
+            auto where = e.context();
+            where.remedy = "if the index is a leftover of an older export, remove it, or load '" +
+                           place.describe(usual) + "' alone";
+            throw error(errc::missing_file, std::move(where));
+        }
+    }
+    if (has(all, usual)) all = {std::string(usual)};
     if (all.empty())
         throw error(errc::not_found, {.file = place.describe("."),
                                       .expected = "a *.safetensors file, or an index of some",
                                       .found = "none"});
+    if (auto const n = of_how_many(all[0]); n > all.size())
+        throw error(errc::missing_file,
+                    {.file = place.describe("."),
+                     .expected = std::to_string(n) + " files, by the name of '" + all[0] + "'",
+                     .found = std::to_string(all.size()),
+                     .remedy = "fetch the others too"});
     return files.of_files(all);
 }
 
@@ -72,12 +112,14 @@ CAIRN_DECL metadata safetensors_reader::read_metadata() {
         chunk_reader::reset(id_);
         m = detail::read_safetensors_in(place(), detail::safetensors_files(place(), threads));
     }
-    check_metadata(m);
     return m;
 }
 CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     chunk_reader::reset(m.is_file ? detail::split_id(id_).place : id_);
     chunk_reader::set_up_reader(m, me);
+    notes().note(
+        "safetensors files: they have no checksums and no save id, so nothing tells whether they "
+        "belong together");
     detail::note_missing_elements(notes(), m);
 }
 
