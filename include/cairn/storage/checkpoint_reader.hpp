@@ -38,6 +38,8 @@ public:
     CAIRN_DECL checkpoint_reader& operator=(checkpoint_reader&&) noexcept;
     CAIRN_DECL ~checkpoint_reader();
 
+    /// Relocates the store to a checkpoint, if the store supports that; an empty id keeps the
+    /// place.
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// @throws error as the reader of the format; as a @ref torch_reader if there is none
     CAIRN_DECL metadata read_metadata();

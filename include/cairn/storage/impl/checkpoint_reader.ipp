@@ -31,7 +31,7 @@ struct checkpoint_reader::state {
           torch_save(at, options.thread_count) {}
 
     void reset(const checkpoint_id& to) {
-        id = to;
+        if (!to.empty()) id = to;
         found = false;
         choose(checkpoint_format::torch_dcp);
     }
