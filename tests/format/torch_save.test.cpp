@@ -8,10 +8,15 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
+#include <set>
+#include <span>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -81,6 +86,25 @@ BOOST_AUTO_TEST_CASE(tensors_of_all_samples_have_their_shapes_and_elements) {
         }
     }
     BOOST_TEST(files == 5u);
+}
+
+BOOST_AUTO_TEST_CASE(headers_of_records_are_read_by_several_threads) {
+    auto const file = slurp(samples / "pt/zip_kinds/state.pt");
+    auto const source = reads(file);
+    std::mutex m;
+    std::set<std::thread::id> readers;
+    ts::content const all(
+        [&](std::uint64_t at, std::span<std::byte> into) {
+            if (into.size() == 30) {  // a local header
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                std::lock_guard const lock(m);
+                readers.insert(std::this_thread::get_id());
+            }
+            source(at, into);
+        },
+        file.size(), 4);
+    BOOST_TEST(all.entries().size() == opened(file).all.entries().size());
+    BOOST_TEST(readers.size() > 1u);
 }
 
 BOOST_AUTO_TEST_CASE(values_of_both_forms_are_plain) {

@@ -15,6 +15,10 @@
 
 namespace cairn {
 
+namespace detail {
+struct torch_save_parts;
+}
+
 /// Reads a file that `torch.save` wrote, from any ObjectStore; the id of the checkpoint is the
 /// file's, e.g. `run/model.pt`. Both forms are read: the zip of PyTorch 1.6 and later, in either
 /// byte order, and the stream of pickles before.
@@ -53,8 +57,9 @@ public:
 
 private:
     CAIRN_DECL torch_save_reader(detail::erased_store store, int thread_count,
-                                 std::shared_ptr<unverified*> notes);
+                                 std::shared_ptr<detail::torch_save_parts> parts);
 
+    std::shared_ptr<detail::torch_save_parts> parts_;
     std::string file_{};
     const metadata* meta_ = nullptr;  ///< The caller's, of the load that was set up.
 };

@@ -183,10 +183,12 @@ struct item_records {
     std::vector<std::byte> pickle;
     bool checked = false;  ///< False: PyTorch's set_crc32_options turned checksums off.
 
-    /// @param limit  A longer record is refused with errc::unsupported.
-    static item_records read(const read_at& source, std::uint64_t length, std::uint64_t limit) {
+    /// @param limit    A longer record is refused with errc::unsupported.
+    /// @param threads  Number of reads at once of the headers of records.
+    static item_records read(const read_at& source, std::uint64_t length, std::uint64_t limit,
+                             std::size_t threads = 1) {
         item_records r;
-        r.entries = zip::reader(source, length).entries();
+        r.entries = zip::reader(source, length, threads).entries();
         bool version = false;
         // PyTorch writes 0 for all if told to compute none; damage does not produce that.
         for (auto const& e : r.entries) r.checked = r.checked || e.crc != 0;

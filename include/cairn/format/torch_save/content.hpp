@@ -28,12 +28,12 @@ namespace cairn::format::torch_save {
 
 /// Finds out which kind of file it is.
 /// @throws error errc::unsupported for another kind than those of torch.save
-inline container read_container(const read_at& source, std::uint64_t length) {
+inline container read_container(const read_at& source, std::uint64_t length, std::size_t threads) {
     std::array<std::byte, 512> bytes{};
     auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(length, bytes.size()));
     source(0, std::span(bytes).first(n));
     std::string_view const begin(reinterpret_cast<const char*>(bytes.data()), n);
-    if (begin.starts_with("PK")) return read_zip(source, length);
+    if (begin.starts_with("PK")) return read_zip(source, length, threads);
     if (begin.starts_with('\x80')) return legacy_file(source, length).read();
     error_context where{.expected = "a file of torch.save", .found = "something else"};
     if (n == 0) {
@@ -70,11 +70,12 @@ struct entry {
 /// What a torch.save file holds. Nothing in it is executed: classes are recognised by name.
 class content {
 public:
-    /// @param length  Of the file.
+    /// @param length   Of the file.
+    /// @param threads  That call `source`; there is a small read for each storage of a zip.
     /// @throws error errc::corrupt, errc::checksum_mismatch; errc::unsupported for another kind of
     /// file, and for one that holds only an object of an unknown class
-    content(const read_at& source, std::uint64_t length)
-        : c_(read_container(source, length)), budget_(c_.tree.source_bytes),
+    content(const read_at& source, std::uint64_t length, std::size_t threads = 1)
+        : c_(read_container(source, length, threads)), budget_(c_.tree.source_bytes),
           embedded_left_(length) {
         pickle::to_value plain(c_.tree);
         for (auto& [name, leaf] : flattening(c_.tree, budget_)()) {

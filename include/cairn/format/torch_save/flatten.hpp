@@ -108,7 +108,7 @@ private:
         }
     }
     bool has_parts(std::span<const id> all) {
-        budget_.spend(all.size());  // a list may be shared by many
+        budget_.spend(8 * all.size());  // a list may be shared by many
         return std::any_of(all.begin(), all.end(), [&](id i) {
             return t_.kind(i) == kind::list || t_.kind(i) == kind::dict || is_tensor(i) ||
                    !dict_items(i).empty();

@@ -16,8 +16,9 @@
 namespace cairn::format::torch_save {
 
 /// Reads a file of PyTorch 1.6 or later, but for the storages' bytes; checks the CRC of all else.
-inline container read_zip(const read_at& source, std::uint64_t length) {
-    auto r = torch::item_records::read(source, length, most_pickle_bytes);
+/// @param threads  Number of reads at once of the headers of records.
+inline container read_zip(const read_at& source, std::uint64_t length, std::size_t threads) {
+    auto r = torch::item_records::read(source, length, most_pickle_bytes, threads);
     container c;
     c.pickle = std::move(r.pickle);
     c.big_endian = r.big_endian;

@@ -3,6 +3,7 @@
 #define CAIRN_FORMAT_ZIP_READER_HPP
 
 #include <cairn/detail/fits_in.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 
@@ -40,7 +41,9 @@ struct entry {
 /// Reads the directory of a stored-only zip that ends exactly at `length`.
 class reader {
 public:
-    reader(const read_at& source, std::uint64_t length) : source_(source), length_(length) {}
+    /// @param threads  Number of records whose headers are read at once; each is a read of its own.
+    reader(const read_at& source, std::uint64_t length, std::size_t threads = 1)
+        : source_(source), length_(length), threads_(threads) {}
 
     std::vector<entry> entries() {
         auto [at, size, count] = directory();
@@ -55,7 +58,11 @@ public:
         out.reserve(static_cast<std::size_t>(count));
         for (std::uint64_t i = 0; i < count; ++i) out.push_back(next(r));
         if (r.left() != 0) malformed("bytes after the last record of its directory");
-        for (auto& e : out) locate(e);
+        if (threads_ > 1)
+            cairn::detail::for_each_in_parallel(threads_, out.size(),
+                                                [&](std::size_t i) { locate(out[i]); });
+        else
+            for (auto& e : out) locate(e);
         check_apart(out, at);
         return out;
     }
@@ -183,6 +190,7 @@ private:
 
     const read_at& source_;
     std::uint64_t length_;
+    std::size_t threads_;
 };
 
 }  // namespace zip

@@ -31,22 +31,18 @@ inline format::read_at reads_of(open_file& file) {
 }
 
 /// Returns what a file of torch.save holds. It is parsed once for each open file.
-inline const format::torch_save::content& torch_save_content(open_file& file) {
+/// @param threads  That read it.
+inline const format::torch_save::content& torch_save_content(open_file& file, std::size_t threads) {
     using format::torch_save::content;
     return *file.once<std::shared_ptr<const content>>(
-        [&] { return std::make_shared<const content>(reads_of(file), file.size()); });
-}
-
-/// @param name  Of the file, relative to the checkpoint.
-inline metadata read_torch_save_metadata(open_file& file, const std::string& name) {
-    return format::torch_save::describe(torch_save_content(file), name, file.size());
+        [&] { return std::make_shared<const content>(reads_of(file), file.size(), threads); });
 }
 
 /// @throws error errc::corrupt if the file is not the one that the metadata describes
 inline value read_torch_save_value(open_file& file, const std::string& fqn,
-                                   const storage_location& at) {
+                                   const storage_location& at,
+                                   const format::torch_save::content& all) {
     using format::torch_save::stored_value;
-    auto const& all = torch_save_content(file);
     auto const it = all.entries().find(fqn);
     auto const* v =
         it == all.entries().end() ? nullptr : std::get_if<stored_value>(&it->second.what);

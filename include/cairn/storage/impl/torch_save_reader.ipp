@@ -22,20 +22,25 @@ static_assert(StorageReader<torch_save_reader> && ChecksumReader<torch_save_read
 
 namespace detail {
 
-/// @param notes  Set to those of the reader, which do not move with it.
-inline item_finder torch_save_finder(std::shared_ptr<unverified*> notes) {
+/// What finds values needs it; it does not move with the reader.
+struct torch_save_parts {
+    unverified* notes = nullptr;
+    std::size_t requests = 1;  ///< That the store wants in flight.
+};
+
+inline item_finder torch_save_finder(std::shared_ptr<torch_save_parts> parts) {
     return {{},
             find_in_torch_save,
             [](const tensor_metadata& t, std::size_t chunk) {
                 auto const& row = t.chunks.row_of(chunk);
                 return row.is_divisible() && row.payload_crc == 0;
             },
-            [notes = std::move(notes)](open_file& file, const std::string& fqn,
+            [parts = std::move(parts)](open_file& file, const std::string& fqn,
                                        const storage_location& at) {
-                auto v = read_torch_save_value(file, fqn, at);
-                note_value(**notes, fqn, v);
-                if (!torch_save_content(file).parts().checked)
-                    (*notes)->note_item(file.described());
+                auto const& all = torch_save_content(file, parts->requests);
+                auto v = read_torch_save_value(file, fqn, at, all);
+                note_value(*parts->notes, fqn, v);
+                if (!all.parts().checked) parts->notes->note_item(file.described());
                 return v;
             }};
 }
@@ -43,11 +48,13 @@ inline item_finder torch_save_finder(std::shared_ptr<unverified*> notes) {
 }  // namespace detail
 
 CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int thread_count)
-    : torch_save_reader(std::move(store), thread_count, std::make_shared<unverified*>()) {}
+    : torch_save_reader(std::move(store), thread_count,
+                        std::make_shared<detail::torch_save_parts>()) {}
 CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int thread_count,
-                                                std::shared_ptr<unverified*> notes)
-    : chunk_reader(std::move(store), detail::torch_save_finder(notes), thread_count) {
-    *notes = &this->notes();
+                                                std::shared_ptr<detail::torch_save_parts> parts)
+    : chunk_reader(std::move(store), detail::torch_save_finder(parts), thread_count),
+      parts_(std::move(parts)) {
+    parts_->notes = &notes();
 }
 
 CAIRN_DECL void torch_save_reader::reset(const checkpoint_id& id) {
@@ -55,6 +62,7 @@ CAIRN_DECL void torch_save_reader::reset(const checkpoint_id& id) {
     file_ = at.name;
     meta_ = nullptr;
     chunk_reader::reset(at.place);
+    parts_->requests = place().requests_in_flight();
 }
 CAIRN_DECL metadata torch_save_reader::read_metadata() {
     if (file_.empty())
@@ -64,7 +72,8 @@ CAIRN_DECL metadata torch_save_reader::read_metadata() {
     auto const described = place().describe(file_);
     try {
         open_file file(place().open(file_), described);
-        auto m = detail::read_torch_save_metadata(file, file_);
+        auto m = format::torch_save::describe(detail::torch_save_content(file, parts_->requests),
+                                              file_, file.size());
         m.format = checkpoint_format::torch_save;
         m.is_file = true;
         return m;
