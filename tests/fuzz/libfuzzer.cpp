@@ -2,7 +2,7 @@
 // For libFuzzer, all targets in one program:
 //     clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize=function
 //         -Iinclude -Itests tests/fuzz/libfuzzer.cpp tests/support/allocations.cpp
-//         -ldeflate -lz && CAIRN_FUZZ=pickle ./a.out NEW tests/fuzz/corpus/pickle
+//         -ldeflate -lz -lzstd && CAIRN_FUZZ=pickle ./a.out NEW tests/fuzz/corpus/pickle
 #include "targets.hpp"
 
 #include "support/allocations.hpp"
