@@ -2,6 +2,7 @@
 // What PyTorch has saved and cairn does not know: values of other classes, and other dtypes.
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/verify.hpp>
+#include <cairn/format/crc.hpp>
 #include <cairn/format/torch/read_metadata.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/load_tree.hpp>
@@ -297,6 +298,35 @@ BOOST_AUTO_TEST_CASE(shards_that_were_not_saved_keep_nobody_from_those_that_were
                                          std::string::npos;
                           });
     BOOST_CHECK_THROW((void)cairn::load_tree(part, {}, cairn::file_store()), cairn::error);
+}
+
+/// Megatron-Core stores the state of random number generators as lists with tensors in them, and
+/// plans as a member of its metadata.
+BOOST_AUTO_TEST_CASE(unknown_values_of_megatron_keep_nobody_from_its_tensors) {
+    auto const megatron = std::string(CAIRN_GOLDEN) + "/megatron";
+    auto const tree = cairn::load_tree(megatron, {}, cairn::file_store());
+    BOOST_TEST(tree.size() == 4u);
+    for (auto const& [fqn, crc] : {std::pair("embedding.weight", 0xaf8892bbu),
+                                   std::pair("decoder.layers.fc.weight", 0x88570406u)}) {
+        auto const t = tree.at(fqn).as_tensor();
+        cairn::const_tensor_view const v = t.shards.at(0).view;
+        BOOST_TEST(cairn::format::crc32({v.data, static_cast<std::size_t>(v.bytes())}) == crc);
+    }
+    for (auto const* fqn : {"rng_state/shard_0_2", "rng_state/shard_1_2"})
+        BOOST_TEST(tree.at(fqn).as_value().is<value::opaque_t>());
+    BOOST_TEST(verified(megatron).find("'rng_state/shard_0_2': ") != std::string::npos);
+}
+
+/// As of Megatron-Core 0.15, whose class has a member more.
+BOOST_AUTO_TEST_CASE(unknown_subclasses_of_metadata_are_opened) {
+    auto const megatron = std::string(CAIRN_GOLDEN) + "/megatron_subclass";
+    auto const tree = cairn::load_tree(megatron, {}, cairn::file_store());
+    BOOST_TEST(tree.at("step").as_value().as<int>() == 7);
+    BOOST_TEST((tree.at("decoder").as_dict().at("w").as_tensor().global_shape ==
+                cairn::index_vector{2, 3}));
+    (void)verified(megatron);
+    auto const m = cairn::torch_reader(cairn::file_store(megatron)).read_metadata();
+    BOOST_TEST(m.unknown_members.count("Metadata.mcore_data") == 1u);
 }
 
 /// One that does not parse, or is no metadata at all, is damaged.

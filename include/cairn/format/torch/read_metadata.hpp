@@ -23,13 +23,15 @@ namespace cairn::format::torch {
 
 /// Turns the pickle of `.metadata` into @ref metadata (docs/format.md; DCP's metadata.py of PyTorch
 /// 1.13 to 2.14). Classes are recognised by name, in any module of PyTorch; any other class is
-/// refused.
+/// refused, except a subclass of `Metadata`, e.g. Megatron-Core's, which is recognised by its
+/// members.
 class metadata_reader {
 public:
     explicit metadata_reader(const pickle::tree& t) : t_(t), unfolding_(t.source_bytes) {}
 
     metadata read() {
-        auto const top = instance(t_.root, "Metadata");
+        auto const top = is_subclass_of_metadata(t_.root) ? members_of(t_.root, "Metadata")
+                                                          : instance(t_.root, "Metadata");
         read_locations(member(top, "storage_data"));
         read_entries(member(top, "state_dict_metadata"));
         if (auto const p = find(top, "planner_data"); p && t_.kind(*p) != kind::none)
@@ -87,6 +89,16 @@ private:
     };
     members instance(id i, std::string_view wanted) {
         if (class_of(i) != wanted) refuse(i, wanted);
+        return members_of(i, wanted);
+    }
+    bool is_subclass_of_metadata(id i) const {
+        if (t_.kind(i) != kind::object || t_.kind(t_.children(i)[2]) != kind::dict) return false;
+        members m;
+        m.state = t_.children(t_.children(i)[2]);
+        return find(m, "state_dict_metadata") && find(m, "storage_data");
+    }
+    /// @param as  The class whose members it has, and maybe more.
+    members members_of(id i, std::string_view as) {
         static constexpr std::array<std::pair<std::string_view, member_names>, 6> forms{{
             {"ChunkStorageMetadata", {"offsets", "sizes"}},
             {"MetadataIndex", {"fqn", "offset", "index"}},
@@ -97,15 +109,15 @@ private:
             {"Metadata",
              {"state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version"}},
         }};
-        auto const form = std::find_if(forms.begin(), forms.end(),
-                                       [&](auto const& f) { return f.first == wanted; });
+        auto const form =
+            std::find_if(forms.begin(), forms.end(), [&](auto const& f) { return f.first == as; });
         auto const c = t_.children(i);
         members m;
         m.names = form->second;
         auto const note = [&](std::string_view name, id what) {
             if (t_.kind(what) == kind::none) return;
             unfolding_.spend(name.size());  // it may be shared by many objects
-            m_.unknown_members.insert(std::string(wanted).append(".").append(name));
+            m_.unknown_members.insert(std::string(as).append(".").append(name));
         };
         if (t_.kind(c[2]) == kind::dict) {
             m.state = t_.children(c[2]);
