@@ -113,6 +113,21 @@ BOOST_AUTO_TEST_CASE(pickles_that_cairn_does_not_know_are_opaque) {
         is_error(errc::corrupt, [&] { (void)torch::decode_value(item_of(bad)); });
 }
 
+/// The bytes of `[torch.Size([2, 3]), torch.Size([]), torch.Size([7, 8, 9, 10]), (1, 2)]`.
+BOOST_AUTO_TEST_CASE(a_torch_size_stays_one) {
+    using namespace std::string_view_literals;
+    auto const pickle =
+        "\x80\x02]q\x00(ctorch\nSize\nq\x01K\x02K\x03\x86q\x02\x85q\x03Rq\x04h\x01)\x85q\x05Rq"
+        "\x06h\x01(K\x07K\x08K\tK\ntq\x07\x85q\x08Rq\tK\x01K\x02\x86q\ne."sv;
+    auto const list = unpickled(pickle);
+    auto const again = torch::value_pickler::pickle(list);
+    BOOST_TEST((again == bytes(bytes_of(pickle).begin(), bytes_of(pickle).end())));
+    auto const& first = list.get_if<value::list_t>()->at(0);
+    BOOST_TEST((first == value::tuple({2, 3})));
+    BOOST_TEST((first.as<value::tuple_t>().is_torch_size));
+    BOOST_TEST((torch::decode_value(torch::encode_value(list)) == list));
+}
+
 BOOST_AUTO_TEST_CASE(integers_keep_their_sign) {
     for (auto const i :
          {std::int64_t{-1}, std::int64_t{-2147483648}, std::int64_t{-2147483649},

@@ -33,6 +33,7 @@ public:
     using list_t = std::vector<value>;
     struct tuple_t {
         std::vector<value> items;
+        bool is_torch_size = false;  ///< A `torch.Size`, which equals the tuple of its numbers.
         friend bool operator==(const tuple_t&, const tuple_t&);
     };
     struct dict_t {

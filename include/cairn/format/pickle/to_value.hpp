@@ -139,8 +139,11 @@ private:
         auto const args = t_.children(c[1]);
         if (t_.is_class(c[0], "collections", "OrderedDict") && args.empty())
             return dict(i, 3, depth);
-        if (t_.is_class(c[0], "torch", "Size") && args.size() == 1)
-            return convert(args[0], depth + 1);
+        if (t_.is_class(c[0], "torch", "Size") && args.size() == 1) {
+            auto size = convert(args[0], depth + 1);
+            if (auto* const tuple = size.get_if<value::tuple_t>()) tuple->is_torch_size = true;
+            return size;
+        }
         if (t_.is_class(c[0], "_codecs", "encode") && args.size() == 2 &&
             t_.kind(args[0]) == node_kind::string && t_.kind(args[1]) == node_kind::string &&
             t_.text(args[1]) == "latin1")

@@ -118,9 +118,15 @@ private:
         }
     }
     void put(const value::tuple_t& t, int depth) {
+        if (t.is_torch_size) once(constants_, "Size", [&] { w_.global("torch", "Size"); });
         w_.begin_tuple(t.items.size());
         for (auto const& i : t.items) write(i, depth + 1);
         if (w_.end_tuple(t.items.size())) w_.put();
+        if (!t.is_torch_size) return;
+        w_.op(0x85);
+        w_.put();
+        w_.op('R');
+        w_.put();
     }
     void put(const value::opaque_t& o, int) {
         throw error(errc::invalid_state, {.expected = "an opaque value that is an entry of its own",
@@ -216,15 +222,19 @@ struct item_records {
     bool big_endian = false;
 };
 
-/// Decodes the value in an item: an opaque one if it is not a plain value of Python's.
-/// @param checked  Set to whether the item has checksums.
-inline value decode_value(std::span<const std::byte> item, bool* checked = nullptr) {
-    read_at const source = [item](std::uint64_t at, std::span<std::byte> into) {
+/// Returns what reads an item that is in memory.
+inline read_at reading(std::span<const std::byte> item) {
+    return [item](std::uint64_t at, std::span<std::byte> into) {
         if (at > item.size() || into.size() > item.size() - at)
             zip::malformed("an offset beyond its end");
         if (!into.empty()) std::memcpy(into.data(), item.data() + at, into.size());
     };
-    auto const r = item_records::read(source, item.size(), item.size());
+}
+
+/// Decodes the value in an item: an opaque one if it is not a plain value of Python's.
+/// @param checked  Set to whether the item has checksums.
+inline value decode_value(std::span<const std::byte> item, bool* checked = nullptr) {
+    auto const r = item_records::read(reading(item), item.size(), item.size());
     if (checked != nullptr) *checked = r.checked;
     pickle::tree t;
     std::string what;
