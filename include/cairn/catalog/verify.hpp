@@ -42,9 +42,9 @@ CAIRN_DECL verify_report verify(erased_store place,
 /// that no load would need. Nothing is changed.
 ///
 /// Reads each byte a fixed number of times, at most three, whatever the metadata says, with 4 MiB
-/// of memory and on the calling thread; values are decoded, one at a time. Starts over if another
-/// save replaces the checkpoint meanwhile. To know only whether a checkpoint can be used, or for
-/// less than every byte, see @ref latest and @ref list_checkpoints.
+/// of memory and on the calling thread; values and compressed tensors are decoded, one at a time.
+/// Starts over if another save replaces the checkpoint meanwhile. To know only whether a checkpoint
+/// can be used, or for less than every byte, see @ref latest and @ref list_checkpoints.
 ///
 /// @param place     The place of the checkpoint, as `file_store("ckpts/step_1")`.
 /// @param progress  Called with the number of bytes that were checked so far, after each read of at

@@ -12,12 +12,13 @@
 namespace cairn {
 
 /// Layout of a stored item, with which a reader can fetch part of it without parsing it. Written by
-/// cairn into the native index; unknown for PyTorch's files.
+/// cairn into the native index; unknown for PyTorch's files. The payload is that of the item before
+/// its transforms.
 struct item_layout {
     std::uint64_t payload_offset = 0;  ///< Offset of the tensor's bytes from the item's first byte.
     std::uint64_t payload_length = 0;  ///< 0 for values.
     std::uint32_t payload_crc = 0;     ///< CRC-32 of the payload.
-    std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item.
+    std::uint32_t item_crc = 0;        ///< CRC-32 of all bytes of the item, as they are stored.
     index_vector strides{};            ///< Of the payload, in elements.
     friend bool operator==(const item_layout&, const item_layout&) = default;
 };

@@ -29,7 +29,9 @@ struct payload {
     std::optional<std::uint32_t> crc{};
     std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: only those needed are read.
     bool big_endian = false;
-    byte_vector content{};  ///< The bytes, if they were read to find them; otherwise empty.
+    /// The bytes, if they were read to find them, or decoded; otherwise empty. Decoded ones have
+    /// the `offset` of what they were decoded from.
+    byte_vector content{};
 
     bool has_checksum() const noexcept { return crc || !block_crcs.empty(); }
 };

@@ -7,6 +7,7 @@
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/metadata/coverage.hpp>
 #include <cairn/metadata/detail/stored_ranges.hpp>
+#include <cairn/metadata/detail/transforms.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -34,7 +35,8 @@ CAIRN_DECL void check_layout(const std::string& fqn, dtype type, const index_vec
         refuse("a payload of " + std::to_string(bytes) + " bytes for shape " + to_string(lengths) +
                    " of " + std::string(name_of(type)),
                std::to_string(l.payload_length));
-    if (!detail::fits_in(l.payload_offset, l.payload_length, at.length))
+    if (!detail::is_zstd(at.transforms) &&
+        !detail::fits_in(l.payload_offset, l.payload_length, at.length))
         refuse("a payload within its item of " + std::to_string(at.length) + " bytes",
                std::to_string(l.payload_length) + " bytes at " + std::to_string(l.payload_offset));
 }

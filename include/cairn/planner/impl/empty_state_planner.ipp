@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_IMPL_EMPTY_STATE_PLANNER_IPP
 #define CAIRN_PLANNER_IMPL_EMPTY_STATE_PLANNER_IPP
 
+#include <cairn/metadata/detail/transforms.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/planner/empty_state_planner.hpp>
 #include <cairn/state/flatten.hpp>
@@ -39,19 +40,22 @@ CAIRN_DECL node allocate_on_host(const wanted_tensor& w) {
 
 namespace detail {
 
-/// A compressed item may expand to any number of bytes, unless its layout says how many: allocate
-/// nothing for what the reader will not read.
+/// Allocate nothing for what the reader will not read. A layout says how many bytes there are.
 inline void refuse_transforms(const std::string& fqn,
                               const std::variant<tensor_metadata, value_metadata>& entry) {
     auto const* t = std::get_if<tensor_metadata>(&entry);
     if (t == nullptr) return;
     for (std::size_t i = 0; i < t->chunks.size(); ++i)
-        if (auto const* c = t->chunks.unusual(i);
-            c != nullptr && !c->at.transforms.empty() && !c->at.layout)
-            throw error(errc::unsupported, {.fqn = fqn,
-                                            .file = c->at.file,
-                                            .expected = "an item without stream transforms",
-                                            .found = c->at.transforms.front()});
+        if (auto const* c = t->chunks.unusual(i); c != nullptr && !c->at.layout) {
+            try {
+                (void)is_compressed(c->at.transforms);
+            } catch (const error& e) {
+                auto where = e.context();
+                where.fqn = fqn;
+                where.file = c->at.file;
+                throw error(e.code(), std::move(where));
+            }
+        }
 }
 
 /// List positions that no name leads to were mappings without entries, or are outside the prefix.

@@ -6,7 +6,9 @@
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/torch/item.hpp>
+#include <cairn/format/zstd.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/metadata/detail/transforms.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/object_store/concepts.hpp>
@@ -14,6 +16,7 @@
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -62,14 +65,38 @@ inline void check_within(const open_file& file, const std::string& fqn,
                                  std::to_string(at.offset),
                      .found = "a file of " + std::to_string(file.size()) + " bytes"});
 }
-/// @throws error also errc::unsupported for an item that was compressed or otherwise modified
-inline void check_item(const open_file& file, const std::string& fqn, const storage_location& at) {
-    if (!at.transforms.empty())
-        throw error(errc::unsupported, {.fqn = fqn,
-                                        .file = file.described(),
-                                        .expected = "an item without stream transforms",
-                                        .found = at.transforms.front()});
+/// Reads an item whole, and decodes it if it is compressed.
+/// @param save_id  Of the metadata, if cairn wrote it.
+/// @param most     Maximum size of an item that is decoded.
+/// @throws error also errc::unsupported for a transform that cairn does not know
+inline byte_vector whole_item(open_file& file, const std::string& fqn, const storage_location& at,
+                              const std::string& save_id, std::uint64_t most) {
+    bool const compressed = is_compressed(at.transforms);
     check_within(file, fqn, at);
+    if (at.layout) (void)footer_of(file, save_id);
+    std::uint32_t crc = 0;
+    byte_vector item;
+    if (compressed) {
+        constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+        format::zstd::decoder decoder(at.length, most);
+        byte_vector piece(static_cast<std::size_t>(std::min(piece_bytes, at.length)));
+        for (std::uint64_t done = 0; done < at.length; done += piece.size()) {
+            piece.resize(static_cast<std::size_t>(std::min(piece_bytes, at.length - done)));
+            file.read(at.offset + done, piece);
+            if (at.layout) crc = format::crc32(piece, crc);
+            decoder.append(piece);
+        }
+        item = decoder.finish();
+    } else {
+        item = file.bytes(at.offset, at.length);
+        if (at.layout) crc = format::crc32(item);
+    }
+    if (at.layout && crc != at.layout->item_crc)
+        throw error(errc::checksum_mismatch, {.fqn = fqn,
+                                              .file = file.described(),
+                                              .expected = "the item as it was written",
+                                              .found = "other bytes"});
+    return item;
 }
 
 /// An item of PyTorch's whose structure is read in two reads, one at its beginning and one at its
@@ -121,14 +148,15 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
                                      .expected = what + std::move(expected),
                                      .found = std::move(found)});
     };
-    check_item(file, fqn, c.at);
+    bool const compressed = is_compressed(c.at.transforms);
+    check_within(file, fqn, c.at);
     payload p;
     p.type = t.type;
     p.shape = c.region.shape;
-    if (c.at.layout) {
-        // Already checked when the metadata was read; repeated because it keeps every read and copy
-        // below within bounds.
-        check_layout(fqn, t.type, c.region.shape, c.at);
+    // Already checked when the metadata was read; repeated because it keeps every read and copy
+    // below within bounds.
+    if (c.at.layout) check_layout(fqn, t.type, c.region.shape, c.at);
+    if (c.at.layout && !compressed) {
         auto const& l = *c.at.layout;
         p.strides = l.strides;
         p.offset = c.at.offset + l.payload_offset;
@@ -142,21 +170,39 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
         p.block_crcs = i->block_crcs;
         return p;
     }
-    item_ends item(file, c.at);
-    auto const parsed = format::torch::parse_tensor_item(
-        [&](std::uint64_t offset, std::span<std::byte> into) { item.read(offset, into); },
-        c.at.length);
-    if (parsed.type != t.type)
-        throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
-    if (parsed.shape != c.region.shape)
-        throw wrong("shape ", to_string(c.region.shape), to_string(parsed.shape));
-    p.strides = parsed.strides;
-    p.first = parsed.storage_offset;
-    p.offset = c.at.offset + parsed.payload_offset;
-    p.length = parsed.payload_length;
-    if (parsed.checked) p.crc = parsed.payload_crc;
-    p.big_endian = parsed.big_endian;
-    p.content = item.content(parsed.payload_offset, parsed.payload_length);
+    auto const parse = [&](const format::read_at& read, std::uint64_t length) {
+        auto const parsed = format::torch::parse_tensor_item(read, length);
+        if (parsed.type != t.type)
+            throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
+        if (parsed.shape != c.region.shape)
+            throw wrong("shape ", to_string(c.region.shape), to_string(parsed.shape));
+        p.strides = parsed.strides;
+        p.first = parsed.storage_offset;
+        p.offset = c.at.offset + parsed.payload_offset;
+        p.length = parsed.payload_length;
+        if (parsed.checked) p.crc = parsed.payload_crc;
+        p.big_endian = parsed.big_endian;
+        return parsed.payload_offset;
+    };
+    if (compressed) {
+        if (!is_possible(c.region.shape))
+            throw wrong("the shape of a chunk", "", to_string(c.region.shape));
+        auto const bytes = static_cast<std::uint64_t>(c.region.shape.product()) * size_of(t.type);
+        auto item = whole_item(file, fqn, c.at, save_id, most_item_bytes(bytes));
+        auto const first = parse(format::torch::reading(item), item.size());
+        if (!fits_in(first, p.length, item.size()))
+            throw wrong("a payload within its item", "", "one beyond its end");
+        item.resize(static_cast<std::size_t>(first + p.length));
+        item.erase(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(first));
+        p.content = std::move(item);
+        p.offset = c.at.offset;
+    } else {
+        item_ends item(file, c.at);
+        auto const first =
+            parse([&](std::uint64_t offset, std::span<std::byte> into) { item.read(offset, into); },
+                  c.at.length);
+        p.content = item.content(first, p.length);
+    }
     return p;
 }
 

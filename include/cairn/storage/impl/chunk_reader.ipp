@@ -358,6 +358,16 @@ struct chunk_reader::state {
                                                     : "bytes transformed by " + at.transforms[0]});
     }
 
+    /// Whether two items are of one chunk, or of two names of what was transformed: decoding it
+    /// takes memory for all of it.
+    static bool is_same_chunk(const detail::stored_item& a, const detail::stored_item& b) {
+        if (a.tensor == b.tensor && a.chunk == b.chunk) return true;
+        auto const* first = a.tensor->chunks.unusual(a.chunk);
+        auto const* second = b.tensor->chunks.unusual(b.chunk);
+        return first != nullptr && second != nullptr && !first->at.transforms.empty() &&
+               first->at == second->at && first->region.shape == second->region.shape &&
+               a.tensor->type == b.tensor->type;
+    }
     void read_chunks(read_job& job, open_file& file, const item_group& g,
                      std::vector<std::byte>& scratch) {
         auto const item = [&](std::size_t k) -> const read_item& {
@@ -374,10 +384,11 @@ struct chunk_reader::state {
         // The last with these bytes, by offset and length.
         std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
         detail::stored_items stored(meta);
+        std::optional<detail::stored_item> before;
         for (std::size_t k = 0, n = 0; k < g.items.size(); ++k) {
             auto const& i = item(k);
-            if (k == 0 || item(k - 1).chunk != i.chunk || item(k - 1).fqn != i.fqn) {
-                auto const at = stored.of(i);
+            auto const at = stored.of(i);
+            if (!before || !is_same_chunk(*before, at)) {
                 auto p = find(file, i.fqn, *at.tensor, at.chunk);
                 if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
                 auto& known = last.try_emplace({p.offset, p.length}, found.size()).first->second;
@@ -388,6 +399,7 @@ struct chunk_reader::state {
                 n = known;
                 found[n].push_back({i.fqn, std::move(p), {}});
             }
+            before = at;
             found[n].back().parts.push_back({box(i.source_offsets, i.shape), views[k]});
         }
         for (auto& chunks : found) {

@@ -6,6 +6,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
+#include <cairn/metadata/detail/transforms.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -107,22 +108,15 @@ struct torch_reader::state {
     std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) {
         auto const* t = meta == nullptr ? nullptr : meta->tensor(fqn);
         if (t == nullptr || chunk >= t->chunks.size()) return {};
-        if (auto const l = t->chunks.location(chunk).layout)
+        auto const at = t->chunks.location(chunk);
+        if (auto const& l = at.layout)
             return chunk_checksum{l->payload_crc, l->payload_length, 0, l->strides};
+        if (!at.transforms.empty()) return {};  // it is found only by decoding all of it
         return chunks.checksum(fqn, chunk);
     }
     value read_value(open_file& file, const std::string& fqn, const storage_location& at) {
-        detail::check_item(file, fqn, at);
-        auto const bytes = file.bytes(at.offset, at.length);
-        if (at.layout) {
-            (void)detail::footer_of(file, meta->save_id);
-            if (format::crc32(bytes) != at.layout->item_crc) {
-                throw error(errc::checksum_mismatch, {.fqn = fqn,
-                                                      .file = file.described(),
-                                                      .expected = "the value as it was written",
-                                                      .found = "other bytes"});
-            }
-        }
+        auto const bytes =
+            detail::whole_item(file, fqn, at, meta->save_id, detail::most_value_bytes(at.length));
         bool checked = false;
         auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) chunks.notes().note_item(file.described());
