@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // State that this program keeps in another form than PyTorch:
-//     own_forms together|apart LOAD SAVE
+//     own_forms together|apart LOAD SAVE [LEVEL]
 // loads a checkpoint, with the tied weight as one memory in one process or as copies on two
-// pipeline stages, and saves it again. Steps and batches are integers, the vocabulary is padded.
+// pipeline stages, and saves it again, compressed if there is a level. Steps and batches are
+// integers, the vocabulary is padded.
 #include <cairn/cairn.hpp>
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -102,7 +104,8 @@ struct random_state {
     std::uint64_t s[2];
 };
 
-void turn(const std::string& load, const std::string& save, bool first, bool last, auto& me) {
+void turn(const std::string& load, const std::string& save, std::optional<int> level, bool first,
+          bool last, auto& me) {
     model m{first, last};
     adam o(m);
     cairn::state_dict_options const flat{.flatten_optimizer_state_dict = true};
@@ -114,7 +117,9 @@ void turn(const std::string& load, const std::string& save, bool first, bool las
     cairn::set_state_dict(m, o, ms, os, flat);
     all["random"] = cairn::per_rank(cairn::as_bytes(random));
     all["cache"] = cairn::per_rank(cache);
-    cairn::save(all, save, me);
+    cairn::torch_writer_options options;
+    options.zstd_level = level;
+    cairn::save(all, save, me, cairn::torch_writer(cairn::file_store(), options));
     for (auto const* t : {&m.embed, &m.head})
         for (auto i = words * width; i < padded_words * width; ++i)
             if (t->memory[static_cast<std::size_t>(i)] != -1)
@@ -125,11 +130,13 @@ void turn(const std::string& load, const std::string& save, bool first, bool las
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 4) return 2;
+    if (argc != 4 && argc != 5) return 2;
+    std::optional<int> level;
+    if (argc == 5) level = std::stoi(argv[4]);
     bool const apart = std::string(argv[1]) == "apart";
     try {
         cairn::run_ranks(apart ? 2 : 1, [&](auto& me) {
-            turn(argv[2], argv[3], me.rank() == 0, !apart || me.rank() == 1, me);
+            turn(argv[2], argv[3], level, me.rank() == 0, !apart || me.rank() == 1, me);
         });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s\n", e.what());

@@ -14,6 +14,7 @@ warnings.filterwarnings("ignore")
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint._extension import ZStandard
 from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_state_dict,
                                                      set_state_dict)
 
@@ -111,6 +112,14 @@ def main():
         code, out = run(OWN_FORMS, "apart", f"{tmp}/together", f"{tmp}/again")
         check("two stages load what one process saved", code == 0 and out == said, out)
         check_tied("from two stages again", f"{tmp}/again", trained, adam)
+
+        code, out = run(OWN_FORMS, "apart", f"{tmp}/again", f"{tmp}/compressed", "3")
+        check("two stages save compressed", code == 0 and out == said, out)
+        if ZStandard.is_available():
+            check_tied("compressed", f"{tmp}/compressed", trained, adam)
+        code, out = run(OWN_FORMS, "together", f"{tmp}/compressed", f"{tmp}/decompressed")
+        check("one process loads what was compressed", code == 0 and out == said, out)
+        check_tied("decompressed", f"{tmp}/decompressed", trained, adam)
 
         state = {"cache": {"0": torch.zeros(1, dtype=torch.int16),
                            "1": torch.zeros(2, dtype=torch.int16)},

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace cairn {
@@ -27,8 +28,15 @@ struct torch_writer_options {
     /// False: fail if a checkpoint already exists.
     bool overwrite = true;
     /// Payloads begin at multiples of this many bytes: a power of two from 64 to 32768. With 64,
-    /// items are byte-identical to PyTorch 2.14's. Payloads shorter than the alignment use 64.
+    /// items are byte-identical to PyTorch 2.14's. Payloads shorter than the alignment use 64, as
+    /// compressed ones do.
     std::uint32_t payload_alignment = 4096;
+    /// Compresses each tensor and value with zstd, at this level: -131072 (fast) to 22 (small), as
+    /// DCP's extension `ZStandard` does at level 3. Each is then read and decoded whole, also for a
+    /// part of it. PyTorch reads them where the Python package `zstandard` is installed. Everything
+    /// is compressed twice, first to learn the sizes of the files. Takes memory for each file that
+    /// is being written: about 4 MiB at level 3, 700 MiB at 22.
+    std::optional<int> zstd_level{};
     /// False: `.metadata` contains only cairn's index and no pickle for PyTorch, which is smaller,
     /// and faster to commit with millions of chunks. PyTorch then fails to load the checkpoint and
     /// says why; `cairn reshard` adds the pickle.

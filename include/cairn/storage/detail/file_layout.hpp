@@ -121,7 +121,8 @@ inline index_vector payload_strides(const const_tensor_view& v) {
     return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.shape);
 }
 
-/// Computes offsets and lengths of the given items of a plan within one file, before writing.
+/// Computes offsets and lengths of the given items of a plan within one file, before writing; not
+/// those of items that will be compressed, see `item_compressor`.
 inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
                                std::span<const item_data> data, const torch_writer_options& o,
                                std::string save_id) {
@@ -137,7 +138,7 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
         p.item = i;
         at.offset = f.size;
         if (auto const* view = std::get_if<const_tensor_view>(&data[i])) {
-            bool const big = view->bytes() >= o.payload_alignment;
+            bool const big = view->bytes() >= o.payload_alignment && !o.zstd_level;
             std::uint32_t const align = big ? o.payload_alignment : 64;
             if (align > 64) at.offset = (f.size + align - 1) / align * align;
             p.tensor =
@@ -145,10 +146,12 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
                                            static_cast<std::uint64_t>(view->elements()), align};
             auto const& made = items.of(*p.tensor);
             at.length = made.length();
-            at.payload_offset = made.payload_offset();
-            at.payload_length = made.payload_length();
-            at.block_crcs.resize((at.payload_length + format::native::block_bytes - 1) /
-                                 format::native::block_bytes);
+            if (!o.zstd_level) {
+                at.payload_offset = made.payload_offset();
+                at.payload_length = made.payload_length();
+                at.block_crcs.resize((at.payload_length + format::native::block_bytes - 1) /
+                                     format::native::block_bytes);
+            }
         } else {
             p.value = format::torch::encode_value(*std::get<const value*>(data[i]));
             at.length = p.value.size();

@@ -3,6 +3,9 @@
 #define CAIRN_STORAGE_DETAIL_WRITE_FILE_HPP
 
 #include <cairn/format/crc.hpp>
+#include <cairn/format/torch/tensor_items.hpp>
+#include <cairn/format/zstd.hpp>
+#include <cairn/metadata/detail/transforms.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/file_layout.hpp>
@@ -109,51 +112,143 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     }
 }
 
-/// Writes one data file: items, then the footer; one pass over the bytes computes the block,
-/// payload and item checksums.
-/// @param f         Its footer gets the checksums.
-/// @param results   Of all items of the plan; those of this file are set.
-/// @param released  Called with each item whose data will not be used again.
+/// Makes the bytes of items.
+class item_maker {
+public:
+    /// Returns the length of an item.
+    std::uint64_t length(const placed_item& p) {
+        return p.tensor ? items_.of(*p.tensor).length() : p.value.size();
+    }
+    /// Appends an item to `out`; one pass over its bytes computes the block, payload and item
+    /// checksums.
+    /// @param data        Of all items of the plan.
+    /// @param block_crcs  Set to the checksums of the blocks; empty if they are not needed.
+    template <class Out>
+    item_layout append(const placed_item& p, std::span<const item_data> data,
+                       std::span<std::uint32_t> block_crcs, Out& out) {
+        item_layout layout;
+        if (!p.tensor) {
+            out.append(p.value);
+            layout.item_crc = format::crc32(p.value);
+            return layout;
+        }
+        auto const& around = items_.of(*p.tensor);
+        out.append(around.prefix());
+        std::uint32_t crc = 0;
+        std::size_t block = 0;
+        for_each_payload_piece(
+            std::get<const_tensor_view>(data[p.item]), scratch_, [&](byte_span piece) {
+                for (auto left = piece; !left.empty();) {
+                    auto const b =
+                        left.first(std::min<std::size_t>(format::native::block_bytes, left.size()));
+                    auto const c = format::crc32(b);
+                    if (!block_crcs.empty()) block_crcs[block++] = c;
+                    crc = format::crc32_combine(crc, c, b.size());
+                    left = left.subspan(b.size());
+                }
+                out.append(piece);
+            });
+        auto const suffix = around.suffix(crc);
+        out.append(suffix);
+        layout.payload_offset = around.payload_offset();
+        layout.payload_length = around.payload_length();
+        layout.payload_crc = crc;
+        layout.item_crc = around.item_crc(crc, suffix);
+        layout.strides = p.tensor->strides;
+        return layout;
+    }
+
+private:
+    format::torch::tensor_items items_{};
+    std::vector<std::byte> scratch_{};
+};
+
+/// Compresses the items of a file.
+class item_compressor {
+public:
+    explicit item_compressor(int level) : encoder_(level) {}
+
+    /// Computes the offsets and lengths of a file's items, by compressing them. Until then they are
+    /// those of other items.
+    /// @param heed  Called often, as long as it takes; may throw.
+    template <class Heed>
+    void lay_out(placed_file& f, std::span<const item_data> data, const Heed& heed) {
+        if (f.items.empty()) return;
+        struct nowhere {
+            const Heed& heed;
+            void append(byte_span) { heed(); }
+        } out{heed};
+        std::uint64_t end = 0;
+        for (std::size_t k = 0; k < f.items.size(); ++k) {
+            auto& at = f.footer.items[k];
+            at.offset = end;
+            (void)append(f.items[k], data, out);
+            at.length = length_;
+            end += length_;
+        }
+        f.size = end + format::native::encode_footer(f.footer).size();
+    }
+    /// Appends an item to `out`. Its layout has the checksum of the compressed bytes.
+    template <class Out>
+    item_layout append(const placed_item& p, std::span<const item_data> data, Out& out) {
+        encoder_.begin(maker_.length(p));
+        length_ = 0;
+        std::uint32_t crc = 0;
+        auto const sink = [&](byte_span encoded) {
+            crc = format::crc32(encoded, crc);
+            length_ += encoded.size();
+            out.append(encoded);
+        };
+        struct frame {
+            format::zstd::encoder& encoder;
+            const decltype(sink)& to;
+            void append(byte_span b) { encoder.append(b, to); }
+        } to{encoder_, sink};
+        auto layout = maker_.append(p, data, {}, to);
+        encoder_.finish(sink);
+        layout.item_crc = crc;
+        return layout;
+    }
+    /// Returns the length of the item that was appended last.
+    std::uint64_t length() const noexcept { return length_; }
+
+private:
+    format::zstd::encoder encoder_;
+    item_maker maker_{};
+    std::uint64_t length_ = 0;
+};
+
+/// Writes one data file: items, then the footer.
+/// @param f           Its footer gets the checksums.
+/// @param results     Of all items of the plan; those of this file are set.
+/// @param released    Called with each item whose data will not be used again.
+/// @param compressor  Has laid the file out; null: its items are not compressed.
 template <class Out, class Released>
 void write_file(Out& out, placed_file& f, std::span<const item_data> data,
-                std::span<write_result> results, const Released& released) {
-    format::torch::tensor_items items;
-    std::vector<std::byte> scratch;
+                std::span<write_result> results, const Released& released,
+                item_compressor* compressor = nullptr) {
+    item_maker maker;
     for (std::size_t k = 0; k < f.items.size(); ++k) {
         auto const& p = f.items[k];
         auto& at = f.footer.items[k];
         out.pad_to(at.offset);
-        item_layout layout;
-        if (p.tensor) {
-            auto const& around = items.of(*p.tensor);
-            out.append(around.prefix());
-            std::uint32_t crc = 0;
-            std::size_t block = 0;
-            for_each_payload_piece(
-                std::get<const_tensor_view>(data[p.item]), scratch, [&](byte_span piece) {
-                    for (auto left = piece; !left.empty();) {
-                        auto const b = left.first(
-                            std::min<std::size_t>(format::native::block_bytes, left.size()));
-                        auto const c = format::crc32(b);
-                        at.block_crcs[block++] = c;
-                        crc = format::crc32_combine(crc, c, b.size());
-                        left = left.subspan(b.size());
-                    }
-                    out.append(piece);
-                });
-            auto const suffix = around.suffix(crc);
-            out.append(suffix);
-            layout.payload_offset = at.payload_offset;
-            layout.payload_length = at.payload_length;
-            layout.payload_crc = crc;
-            layout.item_crc = around.item_crc(crc, suffix);
-            layout.strides = p.tensor->strides;
+        storage_location where{f.name, at.offset, at.length, {}, {}};
+        if (compressor == nullptr) {
+            where.layout = maker.append(p, data, at.block_crcs, out);
         } else {
-            out.append(p.value);
-            layout.item_crc = format::crc32(p.value);
+            where.layout = compressor->append(p, data, out);
+            where.transforms.emplace_back(zstd_transform);
+            if (compressor->length() != at.length)
+                throw error(errc::state_changed,
+                            {.file = f.name,
+                             .expected = "an item of " + std::to_string(at.length) +
+                                         " compressed bytes at " + std::to_string(at.offset) +
+                                         ", as when the file was laid out",
+                             .found = std::to_string(compressor->length()),
+                             .remedy = "do not change tensors while they are saved"});
         }
         released(p.item);
-        results[p.item] = {p.item, {f.name, at.offset, at.length, {}, std::move(layout)}};
+        results[p.item] = {p.item, std::move(where)};
     }
     // A rank without items leaves an empty file, as DCP does.
     if (!f.items.empty()) out.append(format::native::encode_footer(f.footer));

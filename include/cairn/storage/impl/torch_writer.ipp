@@ -4,6 +4,7 @@
 
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/format/zstd.hpp>
 #include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -54,6 +55,11 @@ struct torch_writer::state {
             throw error(errc::invalid_argument,
                         {.expected = "payload_alignment: a power of two from 64 to 32768",
                          .found = std::to_string(a)});
+        }
+        if (auto const level = options.zstd_level; level && !format::zstd::is_level(*level)) {
+            throw error(errc::invalid_argument,
+                        {.expected = "zstd_level: a level of libzstd, -131072 to 22",
+                         .found = std::to_string(*level)});
         }
         detail::check(options.polite);
         if (!own_threads && options.polite != politeness()) {
@@ -157,10 +163,18 @@ struct torch_writer::state {
             [this, job, data](std::size_t i, auto const& failed) {
                 if (own_threads) detail::apply_to_this_thread(options.polite);
                 auto& f = job->files[i];
+                std::optional<detail::item_compressor> compressor;
+                if (options.zstd_level)
+                    compressor.emplace(*options.zstd_level).lay_out(f, data, [&] {
+                        if (me.activity) me.activity->advance();
+                        if (me.stop.stop_requested() || failed())
+                            throw error(errc::cancelled, {.rank = me.rank});
+                    });
                 auto handle = create(f.name, f.size);
                 detail::append_stream out(handle, me, speed, failed);
-                detail::write_file(out, f, data, job->results.items,
-                                   [&](auto item) { release(*job, item); });
+                detail::write_file(
+                    out, f, data, job->results.items, [&](auto item) { release(*job, item); },
+                    compressor ? &*compressor : nullptr);
                 handle.finish(options.sync_files);
             },
             [this, job](std::exception_ptr failure) { end_of_files(*job, std::move(failure)); });
