@@ -7,6 +7,8 @@
 #include <boost/json/src.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -113,6 +115,30 @@ BOOST_AUTO_TEST_CASE(hostile_samples_are_refused) {
         BOOST_TEST_CONTEXT(s.dir) {
             BOOST_CHECK_THROW((void)support::load_whole(cairn::file_store(), s.id()), cairn::error);
         }
+    }
+}
+
+/// Each rank has its own metadata, with its shards; `zstd` has the same tensors in one.
+BOOST_AUTO_TEST_CASE(parts_of_single_ranks_have_what_the_whole_has) {
+    auto const all =
+        support::load_whole(cairn::file_store(), (golden / "zstd/checkpoint").string());
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+        auto const id = (golden / "rank_local" / ("__" + std::to_string(rank) + ".metadata"));
+        auto const row = rank * 4, rows = 4 - rank;  // of 7
+        std::vector<float> part(static_cast<std::size_t>(rows) * 6);
+        cairn::value step;
+        cairn::state_dict sd{
+            {"step", std::ref(step)},
+            {"rows",
+             cairn::sharded_view{
+                 {7, 6},
+                 cairn::dtype::f32,
+                 {cairn::shard(cairn::box({row, 0}, {rows, 6}),
+                               cairn::tensor_view(cairn::dtype::f32, {rows, 6}, part.data()))}}}};
+        (void)cairn::load(sd, id.string(), cairn::file_store());
+        BOOST_TEST(step.as<int>() == 7);
+        BOOST_TEST(std::memcmp(part.data(), all.tensors.at("rows").bytes.data() + row * 24,
+                               part.size() * sizeof(float)) == 0);
     }
 }
 
