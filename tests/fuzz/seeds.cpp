@@ -173,6 +173,14 @@ int main(int argc, char** argv) {
     write("bad_deep_path", with(small(), [](auto& m) {
               m.paths["step"] = cairn::key_path(300, cairn::path_element(std::string()));
           }));
+    cairn::format::torch::tensor_item const item({cairn::dtype::f32, {2, 3}, {3, 1}, 6, 64});
+    fuzz::input whole(item.prefix().begin(), item.prefix().end());
+    fuzz::input const zeros(24);
+    whole.insert(whole.end(), zeros.begin(), zeros.end());
+    auto const rest = item.suffix(cairn::format::crc32(zeros));
+    whole.insert(whole.end(), rest.begin(), rest.end());
+    write_bytes("compressed", "zeros", fuzz::compressed(whole, 3));
+
     namespace native = cairn::format::native;
     write_bytes("index", "record", with_record(small(), 7).files[".metadata"]);
     write_bytes("index", "cairn", of_cairn(true).files[".metadata"]);

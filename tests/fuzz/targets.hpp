@@ -4,6 +4,7 @@
 
 #include "catalog.hpp"
 #include "checkpoint.hpp"
+#include "compressed.hpp"
 #include "damage.hpp"
 #include "edit.hpp"
 #include "files.hpp"
@@ -51,6 +52,7 @@ inline constexpr target targets[] = {
     {"object", object, change_object, seal_item},
     {"torch_save", torch_save, change_item, seal_item},
     {"torch_legacy", torch_save, change_opcodes},
+    {"compressed", compressed_item, change_compressed_item, nullptr, large, 4},
     {"plan", plan, change_plan},
     {"results", results, change_results},
     {"load", load, change_load},
