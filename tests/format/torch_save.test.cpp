@@ -242,6 +242,36 @@ BOOST_AUTO_TEST_CASE(containers_are_taken_apart_as_dcp_does) {
     BOOST_TEST((o.at("lists.1") == value(6)));
 }
 
+BOOST_AUTO_TEST_CASE(an_ordered_dict_of_python_2_is_a_list_of_pairs) {
+    pickled p;
+    p.w.global("collections", "OrderedDict");
+    p.w.op(']');
+    p.w.mark();
+    for (auto const* name : {"a", "b"}) {
+        p.w.op(']');
+        p.w.mark();
+        p.key(name);
+        p.tensor("0", 4, name[0] - 'a', {1}, {1}, "FloatStorage", true);
+        p.w.op('e');
+    }
+    p.w.op('e');
+    p.w.op(0x85);
+    p.w.op('R');
+    opened const o(p.legacy({"0"}, {{"0", std::string(16, 'x')}}));
+    BOOST_TEST(o.all.entries().size() == 2u);
+    BOOST_TEST(o.tensor("b").storage_offset == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_an_empty_dict_has_no_entries) {
+    pickled plain, ordered;
+    plain.w.op('}');
+    ordered.w.global("collections", "OrderedDict");
+    ordered.w.op(')');
+    ordered.w.op('R');
+    BOOST_TEST(opened(plain.zip({})).all.entries().empty());
+    BOOST_TEST(opened(ordered.zip({})).all.entries().empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_last_of_equal_keys_counts_and_a_number_is_not_its_text) {
     pickled p;
     p.begin_dict();

@@ -138,6 +138,8 @@ BOOST_AUTO_TEST_CASE(files_of_other_kinds_are_refused_by_name) {
     refused(std::string(257, 'a') + "ustar" + std::string(300, '\0'), errc::unsupported,
             "a tar archive");
     refused("GGUF" + std::string(60, '\0'), errc::unsupported, "a GGUF file");
+    refused("version https://git-lfs.github.com/spec/v1\n", errc::unsupported,
+            "a pointer of Git LFS");
     refused(std::string(60, 'x'), errc::unsupported, "something else");
     pickled p;
     p.begin_dict();

@@ -45,6 +45,9 @@ inline container read_container(const read_at& source, std::uint64_t length, std
         where.remedy = "load it with such a version and save it with a later one";
     } else if (begin.starts_with("GGUF")) {
         where.found = "a GGUF file";
+    } else if (begin.starts_with("version https://git-lfs")) {
+        where.found = "a pointer of Git LFS";
+        where.remedy = "fetch the file itself: git lfs pull";
     }
     throw error(errc::unsupported, std::move(where));
 }

@@ -46,10 +46,10 @@ private:
         if (path_.size() > most_path_steps)
             pickle::beyond_limits("nesting deeper than " + std::to_string(most_path_steps));
         budget_.spend(name.size() + 8 * path_.size());
-        if (auto const items = dict_items(i); !items.empty()) {
-            if (auto const named = by_name(items)) {
+        if (is_dict(i)) {
+            if (auto const named = by_name(dict_items(i))) {
                 for (auto const& [key, child] : *named) step(name, key, key, child);
-                return;
+                if (!named->empty() || path_.empty()) return;  // an empty one is a value
             }
         } else if (t_.kind(i) == kind::list && has_parts(t_.children(i))) {
             auto const all = t_.children(i);
@@ -57,7 +57,6 @@ private:
                 step(name, std::to_string(n), static_cast<std::int64_t>(n), all[n]);
             return;
         }
-        if (path_.empty() && t_.kind(i) == kind::dict) return;  // nothing is in it
         if (leaves_.try_emplace(name, leaf{path_, i}).second) return;
         throw error(errc::unsupported,
                     {.fqn = name,
@@ -70,28 +69,48 @@ private:
         path_.pop_back();
     }
 
-    /// The keys and values of a dict or an object of one of its subclasses.
-    std::span<const id> dict_items(id i) const {
-        if (t_.kind(i) == kind::dict) return t_.children(i);
-        if (t_.kind(i) != kind::object) return {};
+    /// Whether it is a dict, or an object of one of its subclasses.
+    bool is_dict(id i) const {
+        if (t_.kind(i) != kind::object) return t_.kind(i) == kind::dict;
+        auto const [module, name] = t_.class_parts(t_.children(i)[0]);
+        return module == "collections" &&
+               (name == "OrderedDict" || name == "defaultdict" || name == "Counter");
+    }
+    /// The keys and values of a dict.
+    std::vector<id> dict_items(id i) {
+        if (t_.kind(i) == kind::dict) return copied(t_.children(i));
         auto const c = t_.children(i);
-        auto const [module, name] = t_.class_parts(c[0]);
-        if (module != "collections") return {};
-        if (name == "OrderedDict" || name == "defaultdict") return c.subspan(3);
         auto const args = t_.children(c[1]);
-        if (name == "Counter" && args.size() == 1 && t_.kind(args[0]) == kind::dict)
-            return t_.children(args[0]);
-        return {};
+        auto const argument = args.size() == 1 ? args[0] : pickle::tree::none();
+        auto const name = t_.class_parts(c[0]).second;
+        if (name == "Counter" && t_.kind(argument) == kind::dict)
+            return copied(t_.children(argument));
+        auto all = copied(c.subspan(3));
+        // Python 2 passes the items of an OrderedDict as a list of pairs.
+        if (name == "OrderedDict" && t_.kind(argument) == kind::list) {
+            budget_.spend(t_.children(argument).size());
+            for (auto const pair : t_.children(argument)) {
+                bool const may_be = t_.kind(pair) == kind::list || t_.kind(pair) == kind::tuple;
+                auto const both = may_be ? t_.children(pair) : std::span<const id>();
+                if (both.size() != 2) pickle::malformed("an item of a dict that is no pair");
+                all.insert(all.end(), both.begin(), both.end());
+            }
+        }
+        return all;
+    }
+    std::vector<id> copied(std::span<const id> all) {
+        budget_.spend(all.size());
+        return {all.begin(), all.end()};
     }
     /// The items by the text of their keys; of equal keys the last counts. Nothing if a key is not
     /// a string, a number, a bool or None: such a dict is a value.
-    std::optional<std::map<std::string, id>> by_name(std::span<const id> items) {
+    std::optional<std::map<std::string, id>> by_name(const std::vector<id>& items) {
         std::map<std::string, id> named, keys;
         for (std::size_t k = 0; k + 1 < items.size(); k += 2) {
             auto const key = items[k];
             auto text = key_text(key);
             if (!text) return {};
-            budget_.spend(text->size());
+            budget_.spend(8 + text->size());
             auto const [known, fresh] = keys.try_emplace(*text, key);
             if (!fresh && t_.kind(known->second) != t_.kind(key)) return {};  // 1 and "1"
             named.insert_or_assign(std::move(*text), items[k + 1]);
@@ -110,8 +129,7 @@ private:
     bool has_parts(std::span<const id> all) {
         budget_.spend(8 * all.size());  // a list may be shared by many
         return std::any_of(all.begin(), all.end(), [&](id i) {
-            return t_.kind(i) == kind::list || t_.kind(i) == kind::dict || is_tensor(i) ||
-                   !dict_items(i).empty();
+            return t_.kind(i) == kind::list || is_dict(i) || is_tensor(i);
         });
     }
     bool is_tensor(id i) const {
