@@ -34,8 +34,8 @@ void reread(bytes b) {
 /// What a seed says. Few are kept: decoding costs as much as what is tested.
 template <auto Decode>
 auto decoded(bytes b) {
-    static std::map<input, decltype(Decode(b))> kept;
-    input key(b.begin(), b.end());
+    static std::map<std::string, decltype(Decode(b))> kept;
+    std::string key(reinterpret_cast<const char*>(b.data()), b.size());
     if (auto const known = kept.find(key); known != kept.end()) return known->second;
     auto x = Decode(b);
     if (kept.size() < 16) kept.emplace(std::move(key), x);
