@@ -397,7 +397,8 @@ BOOST_AUTO_TEST_CASE(columns_that_cairn_does_not_write_are_refused) {
 
 BOOST_AUTO_TEST_CASE(the_files_of_an_index_have_different_names) {
     cairn::detail::wire_writer w;
-    w.u8(3);
+    w.u8(4);
+    w.u8(0);
     w.varint(0);
     w.u64(2);
     w.varint(0);

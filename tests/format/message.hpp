@@ -12,11 +12,12 @@
 inline std::vector<std::byte> message_of(
     const std::function<void(cairn::detail::wire_writer&)>& content) {
     cairn::detail::wire_writer w;
-    w.u8(3);
+    w.u8(4);
+    w.u8(0);
     w.varint(0);
     w.u64(0);
     content(w);
-    w.set_u64(2, w.size() - 10);
+    w.set_u64(3, w.size() - 11);
     w.string("");
     w.varint(1);
     w.string("f");

@@ -57,6 +57,8 @@ private:
                 step(name, std::to_string(n), static_cast<std::int64_t>(n), all[n]);
             return;
         }
+        // The name twice, and each element of the path.
+        budget_.spend(128 + 3 * name.size() + sizeof(path_element) * path_.size());
         if (leaves_.try_emplace(name, leaf{path_, i}).second) return;
         throw error(errc::unsupported,
                     {.fqn = name,
@@ -110,7 +112,7 @@ private:
             auto const key = items[k];
             auto text = key_text(key);
             if (!text) return {};
-            budget_.spend(8 + text->size());
+            budget_.spend(256 + 2 * text->size());  // both maps
             auto const [known, fresh] = keys.try_emplace(*text, key);
             if (!fresh && t_.kind(known->second) != t_.kind(key)) return {};  // 1 and "1"
             named.insert_or_assign(std::move(*text), items[k + 1]);

@@ -138,16 +138,37 @@ private:
     byte_vector head_{}, tail_{};
 };
 
+inline error wrong_item(const open_file& file, const std::string& fqn, std::string expected,
+                        std::string found) {
+    return error(errc::corrupt, {.fqn = fqn,
+                                 .file = file.described(),
+                                 .expected = std::move(expected),
+                                 .found = std::move(found)});
+}
+/// Sets what an item says about its payload, which has dtype and shape of the metadata already.
+/// @param item  Its offset in the file.
+/// @return the payload's offset in the item
+inline std::uint64_t take_parsed(payload& p, const format::torch::parsed_tensor& parsed,
+                                 const open_file& file, const std::string& fqn,
+                                 std::uint64_t item) {
+    if (parsed.type != p.type)
+        throw wrong_item(file, fqn, "dtype " + std::string(name_of(p.type)),
+                         std::string(name_of(parsed.type)));
+    if (parsed.shape != p.shape)
+        throw wrong_item(file, fqn, "shape " + to_string(p.shape), to_string(parsed.shape));
+    p.strides = parsed.strides;
+    p.first = parsed.storage_offset;
+    p.offset = item + parsed.payload_offset;
+    p.length = parsed.payload_length;
+    if (parsed.checked) p.crc = parsed.payload_crc;
+    p.big_endian = parsed.big_endian;
+    return parsed.payload_offset;
+}
+
 /// Looks a chunk up: from the native index and the footer if cairn wrote it, otherwise by parsing
 /// the item. Checks that the item matches the metadata.
 inline payload find_payload(open_file& file, const std::string& fqn, const tensor_metadata& t,
                             const cairn::chunk& c, const std::string& save_id) {
-    auto const wrong = [&](const char* what, std::string expected, std::string found) {
-        return error(errc::corrupt, {.fqn = fqn,
-                                     .file = file.described(),
-                                     .expected = what + std::move(expected),
-                                     .found = std::move(found)});
-    };
     bool const compressed = is_compressed(c.at.transforms);
     check_within(file, fqn, c.at);
     payload p;
@@ -165,33 +186,24 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
         auto const* i = footer_of(file, save_id).find(c.at.offset);
         if (i == nullptr || i->length != c.at.length || i->payload_offset != l.payload_offset ||
             i->payload_length != l.payload_length)
-            throw wrong("a footer entry for the item at ", std::to_string(c.at.offset),
-                        "none that agrees");
+            throw wrong_item(file, fqn,
+                             "a footer entry for the item at " + std::to_string(c.at.offset),
+                             "none that agrees");
         p.block_crcs = i->block_crcs;
         return p;
     }
     auto const parse = [&](const format::read_at& read, std::uint64_t length) {
-        auto const parsed = format::torch::parse_tensor_item(read, length);
-        if (parsed.type != t.type)
-            throw wrong("dtype ", std::string(name_of(t.type)), std::string(name_of(parsed.type)));
-        if (parsed.shape != c.region.shape)
-            throw wrong("shape ", to_string(c.region.shape), to_string(parsed.shape));
-        p.strides = parsed.strides;
-        p.first = parsed.storage_offset;
-        p.offset = c.at.offset + parsed.payload_offset;
-        p.length = parsed.payload_length;
-        if (parsed.checked) p.crc = parsed.payload_crc;
-        p.big_endian = parsed.big_endian;
-        return parsed.payload_offset;
+        return take_parsed(p, format::torch::parse_tensor_item(read, length), file, fqn,
+                           c.at.offset);
     };
     if (compressed) {
         if (!is_possible(c.region.shape))
-            throw wrong("the shape of a chunk", "", to_string(c.region.shape));
+            throw wrong_item(file, fqn, "the shape of a chunk", to_string(c.region.shape));
         auto const bytes = static_cast<std::uint64_t>(c.region.shape.product()) * size_of(t.type);
         auto item = whole_item(file, fqn, c.at, save_id, most_item_bytes(bytes));
         auto const first = parse(format::torch::reading(item), item.size());
         if (!fits_in(first, p.length, item.size()))
-            throw wrong("a payload within its item", "", "one beyond its end");
+            throw wrong_item(file, fqn, "a payload within its item", "one beyond its end");
         item.resize(static_cast<std::size_t>(first + p.length));
         item.erase(item.begin(), item.begin() + static_cast<std::ptrdiff_t>(first));
         p.content = std::move(item);
