@@ -21,7 +21,8 @@ namespace cairn::format::pickle {
 /// its classes are. Nodes that are shared stay shared.
 class copier {
 public:
-    /// @param budget  Is charged for every node and text; copies of shared parts must end.
+    /// @param budget  Limits the work: each reference to a node is charged, and each text that is
+    ///                written.
     copier(const tree& t, unfolding& budget) : t_(t), budget_(budget) {}
 
     /// @throws error errc::unsupported for what the tree does not keep, and for deep nesting
