@@ -100,18 +100,16 @@ CAIRN_DECL metadata safetensors_reader::read_metadata() {
     auto const threads =
         std::max(static_cast<std::size_t>(std::max(1, threads_)), place().requests_in_flight());
     auto const [in, name] = detail::split_id(id_);
-    metadata m;
+    bool is_file = false;
     if (name.ends_with(".safetensors")) {
         chunk_reader::reset(in);
-        m.is_file = detail::exists(place(), name);
+        is_file = detail::exists(place(), name);
     }
-    if (m.is_file) {
-        m = detail::safetensors_files(place(), threads).of_files({name});
-        m.is_file = true;
-    } else {
-        chunk_reader::reset(id_);
-        m = detail::read_safetensors_in(place(), detail::safetensors_files(place(), threads));
-    }
+    if (!is_file) chunk_reader::reset(id_);
+    detail::safetensors_files files(place(), threads);
+    auto m =
+        is_file ? files.of_files({name}) : detail::read_safetensors_in(place(), std::move(files));
+    m.is_file = is_file;
     return m;
 }
 CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const storage_setup& me) {
