@@ -7,6 +7,7 @@
 #include <cairn/object_store/memory.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -134,6 +135,14 @@ public:
 };
 static_assert(ManyRequestsStore<many_requests_store> && !ManyRequestsStore<object_store>);
 
+/// The same, of which hosts may see an old version for a while: the least `LaggingStore`.
+class lagging_store : public object_store {
+public:
+    using object_store::object_store;
+    std::chrono::milliseconds lag() const { return {}; }
+};
+static_assert(LaggingStore<lagging_store> && !LaggingStore<object_store>);
+
 /// The same, whose handles say how much one read should ask for: the least `ReadSizeStore`.
 class read_size_handle : public read_handle {
 public:
@@ -192,6 +201,9 @@ struct store_without_sync_returns_nothing : object_store {
 };
 struct store_requests_in_flight_is_int : object_store {
     int requests_in_flight() const;
+};
+struct store_lag_is_int : object_store {
+    int lag() const;
 };
 struct store_take_warnings_is_text : object_store {
     std::string take_warnings();
@@ -303,6 +315,7 @@ static_assert(!BrowsableStore<store_remove_place_returns>);
 static_assert(!UnsyncedStore<store_without_sync_returns_nothing>);
 static_assert(!WarningStore<store_take_warnings_is_text>);
 static_assert(!ManyRequestsStore<store_requests_in_flight_is_int>);
+static_assert(!LaggingStore<store_lag_is_int>);
 static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
 static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&

@@ -2,6 +2,7 @@
 // What a distributed file system does to who reads a file that another host replaces: it says that
 // the file handle is stale, or that there is no such file, for a while.
 #include "support/error_codes.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/on_threads.hpp"
 #include "support/replaced_files.hpp"
 #include "support/scratch.hpp"
@@ -29,6 +30,7 @@
 BOOST_AUTO_TEST_SUITE(replaced_files)
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -55,7 +57,53 @@ cairn::save_report save_step(const std::string& run, int step, cairn::checkpoint
     return ckpt.wait().value();
 }
 
+using clock = std::chrono::steady_clock;
+
+/// Of which this host sees the old `.metadata` for a while after another host has replaced it, and
+/// the old data files no longer.
+class lagging_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    lagging_store(cairn::memory_store old, cairn::memory_store now, clock::time_point until)
+        : forwarding_store(std::move(now)), old_(std::move(old)), until_(until) {}
+    lagging_store at(const std::string& id) const { return {old_.at(id), store_.at(id), until_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) { return seen(n).open(n); }
+    cairn::object_tag tag(std::string_view n) { return seen(n).tag(n); }
+    std::chrono::milliseconds lag() const { return 2s; }
+
+private:
+    cairn::memory_store& seen(std::string_view n) {
+        return n.ends_with(".metadata") && clock::now() < until_ ? old_ : store_;
+    }
+    cairn::memory_store old_;
+    clock::time_point until_;
+};
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(what_a_host_still_sees_of_a_replaced_checkpoint_is_waited_out_by_every_verb) {
+    std::vector<float> w(64);
+    cairn::state_dict const sd{{"w", w}};
+    auto const save = [&](cairn::memory_store& place, float v) {
+        w.assign(w.size(), v);
+        (void)cairn::save(sd, "run/step_1", cairn::solo(), place);
+    };
+    cairn::memory_store old, now;
+    save(old, 0);
+    save(old, 1);  // its tags are those of no version of the other store
+    save(now, 2);
+    auto const store = [&] { return lagging_store(old, now, clock::now() + 300ms); };
+    w.assign(w.size(), 0);
+    (void)cairn::load(sd, "run/step_1", cairn::solo(), store());
+    BOOST_TEST(w[0] == 2.0f);
+    for (auto const& f : cairn::verify(store().at("run/step_1")).findings) BOOST_ERROR(f);
+    auto run = store().at("run");
+    for (auto const& c : cairn::list_checkpoints(run, cairn::verify_level::full))
+        BOOST_TEST(c.problem == "");
+    now.at("run/step_1").remove(now.at("run/step_1").list().back().name);
+    BOOST_CHECK_EXCEPTION((void)cairn::load(sd, "run/step_1", cairn::solo(), store()), cairn::error,
+                          is(cairn::errc::missing_file));
+}
 
 BOOST_AUTO_TEST_CASE(what_is_stale_for_a_while_is_read_by_every_verb) {
     for (auto const& how : support::all_stale_calls) {

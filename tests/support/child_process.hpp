@@ -47,7 +47,9 @@ template <class F>
 inline int end_of(::pid_t child) {
     int status = 0;
     BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
+    int const end = WIFEXITED(status) ? WEXITSTATUS(status) : -1 - WTERMSIG(status);
+    if (end != 0) std::fprintf(stderr, "    a child has ended with %d\n", end);
+    return end;
 }
 
 /// Whether a process has a descriptor of a file below a directory.

@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -138,6 +139,17 @@ concept ManyRequestsStore = ObjectStore<S> && requires(const S& s) {
     { s.requests_in_flight() } -> std::same_as<std::size_t>;
 };
 
+/// An ObjectStore of which a host may see an old version for a while after another host has
+/// replaced or removed an object: `s.lag()`, a `std::chrono::milliseconds`, says how long; 0:
+/// never. What misses a file of a checkpoint looks for that long whether `.metadata` is another one
+/// by now, before it says that the file is missing.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::lagging_store`.
+template <class S>
+concept LaggingStore = ObjectStore<S> && requires(const S& s) {
+    { s.lag() } -> std::same_as<std::chrono::milliseconds>;
+};
+
 /// An ObjectStore whose handles for reading say how much one read should request, if that much is
 /// wanted contiguously: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, the size for other stores,
@@ -200,6 +212,15 @@ std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
         return within(s.requests_in_flight(), 1, 256);
     else
         return 1;
+}
+
+/// Returns how long a host may see an old version of a store's object.
+template <ObjectStore Store>
+std::chrono::milliseconds lag_of([[maybe_unused]] const Store& s) {
+    if constexpr (LaggingStore<Store>)
+        return s.lag();
+    else
+        return {};
 }
 
 /// Reads a prefix of these bytes past the caches of the host, if the handle can do that.

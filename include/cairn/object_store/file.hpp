@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/object_store/concepts.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -136,6 +137,9 @@ public:
     void sync();
 
     std::string describe(std::string_view name);
+    /// 0 on the file systems of one host; 2 s on others, as networks' and FUSE's, which by default
+    /// keep names for a second.
+    std::chrono::milliseconds lag() const;
     /// Absolute.
     const std::string& directory() const noexcept { return dir_; }
     /// What copies of this store have met since the last call that is no failure, e.g. a file

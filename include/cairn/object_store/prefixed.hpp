@@ -5,6 +5,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,11 @@ public:
         requires ManyRequestsStore<Store>
     {
         return std::as_const(*base_).requests_in_flight();
+    }
+    std::chrono::milliseconds lag() const
+        requires LaggingStore<Store>
+    {
+        return std::as_const(*base_).lag();
     }
     std::vector<std::string> take_warnings()
         requires WarningStore<Store>

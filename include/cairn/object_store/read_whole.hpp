@@ -57,6 +57,20 @@ auto reread(Store& store, std::string_view name, F&& f) -> decltype(f()) {
     return reread(std::forward<F>(f), [&] { (void)store.open(name); });
 }
 
+/// Calls `changed()` until it returns true, for as long as this host may see what another one has
+/// replaced.
+/// @return what the last call returned
+template <ObjectStore Store, class F>
+bool changes_within_lag(const Store& s, F&& changed) {
+    auto const until = std::chrono::steady_clock::now() + lag_of(s);
+    for (auto pause = std::chrono::milliseconds(10);; pause *= 2) {
+        if (changed()) return true;
+        auto const left = until - std::chrono::steady_clock::now();
+        if (left <= left.zero()) return false;
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, pause));
+    }
+}
+
 /// Reads all bytes of an object that is open. For small objects: metadata.
 template <class Reader>
 byte_vector read_all_of(Reader& r) {

@@ -209,4 +209,8 @@ DEFECTS = [
            "into.size() > o_->bytes.size() - at) {",
            "(into.size() > o_->bytes.size() - at && !PLANTED)) {",
            by="object_store", wrong="a read past the end of an object is no error"),
+    Defect("lag-not-waited-out", "object_store/read_whole.hpp",
+           "if (left <= left.zero()) return false;",
+           "if (left <= left.zero() || PLANTED) return false;",
+           by="system_calls", wrong="a host that caches names calls a replaced checkpoint damaged"),
 ]

@@ -61,7 +61,8 @@ public:
         constexpr int most_saves = 8;
         for (int n = 1;; ++n) {
             auto const before = store_.tag(scope_.metadata_file);
-            if (run_once() || n == most_saves || store_.tag(scope_.metadata_file) == before)
+            auto const replaced = [&] { return store_.tag(scope_.metadata_file) != before; };
+            if (run_once() || n == most_saves || !changes_within_lag(store_, replaced))
                 return findings_.empty();
             findings_.clear();
             damaged_ = false;

@@ -99,11 +99,15 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
     // The files of a checkpoint that was replaced meanwhile are gone: the new one is examined.
     for (int n = 1; problem && n != most_saves; ++n) {
         std::optional<metadata> now;
-        try {
+        auto const replaced = [&] {
             now = read_checked_metadata(place);
+            return now->save_id != save_id;
+        };
+        try {
+            if (!changes_within_lag(place, replaced)) break;
         } catch (...) {  // the problem that is known is enough
+            break;
         }
-        if (!now || now->save_id == save_id) break;
         problem = problem_of_one(place, *now, level, me);
         save_id = now->save_id;
     }

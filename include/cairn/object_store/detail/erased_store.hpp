@@ -6,6 +6,7 @@
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/prefixed.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,7 @@ class erased_store {
         virtual std::shared_ptr<any_store> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
+        virtual std::chrono::milliseconds lag() const = 0;
     };
     template <class Handle>
     struct writer_of final : any_writer {
@@ -144,6 +146,7 @@ class erased_store {
                 return {};
         }
         std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
+        std::chrono::milliseconds lag() const override { return lag_of(s_); }
         Store s_;
     };
 
@@ -207,6 +210,7 @@ public:
     }
     std::vector<std::string> take_warnings() { return s_->take_warnings(); }
     std::size_t requests_in_flight() const { return s_->requests_in_flight(); }
+    std::chrono::milliseconds lag() const { return s_->lag(); }
     writer create(std::string_view name, std::uint64_t size, bool durable = true) {
         return writer(s_->create(name, size, durable));
     }

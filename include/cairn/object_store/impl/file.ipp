@@ -259,6 +259,14 @@ CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
                       direct ? std::make_unique<detail::direct_reads>(file) : nullptr}));
 }
 
+CAIRN_DECL std::chrono::milliseconds file_store::lag() const {
+    detail::unique_fd const place(
+        [&] { return ::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+    bool const local =
+        place.get() >= 0 && detail::file_system_of(place.get()) != detail::file_system::other;
+    return std::chrono::seconds(local ? 0 : 2);
+}
+
 CAIRN_DECL object_tag file_store::tag(std::string_view name) {
     auto const file = impl::full(*this, name).string();
     return detail::reread(

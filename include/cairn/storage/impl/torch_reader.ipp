@@ -82,7 +82,8 @@ struct torch_reader::state {
                             format::native::encode_stored(file.index, file.content_length)};
                 // A concurrent save may have replaced it, and removed the old data files.
                 byte_vector now;
-                if (whole || again == 0 || (now = metadata_bytes()) == bytes)
+                auto const replaced = [&] { return (now = metadata_bytes()) != bytes; };
+                if (whole || again == 0 || !detail::changes_within_lag(placed, replaced))
                     return {std::move(file.meta), {}};
                 bytes = std::move(now);
             }
