@@ -17,7 +17,7 @@ PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
     "format": "format", "integration": "integration", "load": "load", "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
     "planner": "planner", "save": "save", "storage": "storage", "system_calls": "storage",
-    "tensor": "tensor"}.items()}
+    "tensor": "tensor", "tools": "tools"}.items()}
 PROGRAMS["fuzz"] = ("tests/fuzz/mutate", ["--corpus", str(ROOT / "tests/fuzz/corpus")])
 PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "400"])
 PROGRAMS["orders"] = (SIMULATE, ["--orders", "--bound", "0"])
@@ -31,13 +31,17 @@ class Defect:
     any white space equals any other. In new, PLANTED is whether the switch is on.
     """
     name: str
-    file: str  # below include/cairn
+    file: str  # below include/cairn, or tools/...
     old: str
     new: str
     by: str  # the programs that should notice, each with its suites: "save:save_fsm,budget comm"
     wrong: str  # what would be wrong
     after: str = ""
     more: tuple = ()  # further replacements of the file: (old, new)
+
+    @property
+    def path(self) -> str:
+        return self.file if self.file.startswith("tools/") else f"include/cairn/{self.file}"
 
     def programs(self) -> list[tuple[str, str]]:
         return [tuple((p + ":").split(":")[:2]) for p in self.by.split()]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a copy of the project whose library has all planted defects, each behind its switch.
+"""Makes a copy of the project whose library and tool have all planted defects, each behind its
+switch.
 
 Usage: plant.py TREE [-- COMPILER...]: the compiler must accept what is compiled once.
 """
@@ -10,8 +11,9 @@ import sys
 
 from defect import HERE, ROOT, all_defects
 
-LINKED = ["tests", "tools", "examples", "benchmarks", "subprojects", "meson.build",
-          "meson_options.txt"]
+LINKED = ["tests", "examples", "benchmarks", "subprojects", "meson.build", "meson_options.txt"]
+COPIED = ["include", "tools"]
+SWITCH = "include/cairn/planted.hpp"
 
 
 def pattern(text: str) -> re.Pattern:
@@ -70,20 +72,24 @@ def main() -> int:
             (tree / name).symlink_to(ROOT / name)
     by_file = {}
     for d in all_defects():
-        by_file.setdefault(f"cairn/{d.file}", []).append(d)
-    files = {str(f.relative_to(ROOT / "include")): f.read_text()
-             for f in (ROOT / "include").rglob("*") if f.is_file()}
+        by_file.setdefault(d.path, []).append(d)
+    files = {str(f.relative_to(ROOT)): f.read_text()
+             for folder in COPIED for f in (ROOT / folder).rglob("*") if f.is_file()}
     for name in by_file:
         if name not in files:
-            sys.exit(f"{by_file[name][0].name}: there is no include/{name}")
+            sys.exit(f"{by_file[name][0].name}: there is no {name}")
+    for folder in COPIED:
+        if (tree / folder).is_symlink():
+            (tree / folder).unlink()
     for name, text in files.items():
         here = by_file.get(name)
-        write(tree / "include" / name, planted(name, text, here) if here else text)
-    write(tree / "include/cairn/planted.hpp", (HERE / "planted.hpp").read_text())
-    for old in (tree / "include").rglob("*"):
-        name = str(old.relative_to(tree / "include"))
-        if old.is_file() and name not in files and name != "cairn/planted.hpp":
-            old.unlink()
+        write(tree / name, planted(name, text, here) if here else text)
+    write(tree / SWITCH, (HERE / "planted.hpp").read_text())
+    for folder in COPIED:
+        for old in (tree / folder).rglob("*"):
+            name = str(old.relative_to(tree))
+            if old.is_file() and name not in files and name != SWITCH:
+                old.unlink()
     if command := sys.argv[3:]:
         command += [f"-I{tree / 'include'}", "-fsyntax-only", "-w", "-x", "c++", "-"]
         return subprocess.run(command, input="#include <cairn/src.hpp>\n", text=True).returncode
