@@ -17,7 +17,7 @@ namespace cairn::format::json {
 /// A part of a JSON text.
 struct event {
     enum class type { object, object_end, array, array_end, text, number, constant } kind;
-    std::string_view text{};
+    std::string_view text{};  ///< Of a text; of a number, as it is written.
     /// Of a number; nothing if it is negative, fractional or too large.
     std::optional<std::uint64_t> number{};
 };
@@ -31,7 +31,7 @@ using source = std::function<std::span<const std::byte>()>;
 inline constexpr std::size_t max_depth = 32;
 
 /// Reads one JSON text: UTF-8, without extensions of the standard. Strings are valid UTF-8, too.
-/// Memory: that of the keys of the path and of one string.
+/// Memory: that of the keys of the path and of one string or number.
 /// @throws error errc::corrupt if it is not JSON, naming the byte; errc::unsupported for nesting
 /// deeper than `max_depth`; what the functions throw
 CAIRN_DECL void read(const source& from, const receiver& to);

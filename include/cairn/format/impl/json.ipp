@@ -85,7 +85,8 @@ private:
             case 'n': return constant("null");
             default:
                 if (c != '-' && !is_digit(c)) refuse("no value");
-                return tell({kind::number, {}, number()});
+                auto const n = number();
+                return tell({kind::number, text_, n});
         }
     }
     void container(char close, const event& first, const event& last) {
@@ -126,7 +127,7 @@ private:
     static bool is_digit(int c) { return c >= '0' && c <= '9'; }
     void digits(std::uint64_t* n = nullptr, bool* fits = nullptr) {
         if (!is_digit(peek())) refuse("a number without a digit");
-        for (; is_digit(peek()); skip()) {
+        for (; is_digit(peek()); keep()) {
             if (n == nullptr) continue;
             auto const d = static_cast<std::uint64_t>(peek() - '0');
             constexpr auto most = std::numeric_limits<std::uint64_t>::max();
@@ -134,18 +135,29 @@ private:
             if (*fits) *n = 10 * *n + d;
         }
     }
+    void keep() {
+        text_ += static_cast<char>(peek());
+        skip();
+    }
+    bool keeps(char c) {
+        bool const is = peek() == c;
+        if (is) keep();
+        return is;
+    }
+    /// Reads a number, and its text into `text_`.
     std::optional<std::uint64_t> number() {
+        text_.clear();
         std::uint64_t n = 0;
-        bool fits = !takes('-');
-        if (!takes('0')) digits(&n, &fits);
-        if (takes('.')) {
+        bool fits = !keeps('-');
+        if (!keeps('0')) digits(&n, &fits);
+        if (keeps('.')) {
             fits = false;
             digits();
         }
         if (peek() == 'e' || peek() == 'E') {
-            skip();
+            keep();
             fits = false;
-            if (!takes('+')) takes('-');
+            if (!keeps('+')) keeps('-');
             digits();
         }
         return fits ? std::optional(n) : std::nullopt;
