@@ -5,42 +5,48 @@
 #include <cairn/format/zip/writer.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace cairn::format::torch {
 
-/// The records of one torch.save stream as PyTorch 2.14 writes them, without the bytes of a tensor,
-/// whose CRC may become known only later.
+/// The records of one torch.save stream as PyTorch 2.14 writes them, without the bytes of tensors,
+/// whose CRCs may become known only later.
 class archive {
 public:
     static constexpr std::uint64_t alignment = 64;
 
+    /// @param folder  Of all records: the file's name without its extension.
+    explicit archive(std::string folder = "archive") : folder_(std::move(folder) + "/") {}
+
     /// Appends a small record, from header to descriptor.
     void add(std::string_view name, std::span<const std::byte> bytes) {
-        zip::record r{"archive/" + std::string(name), position(), bytes.size(), crc32(bytes)};
-        zip::local_header(out_, r, alignment);
+        begin(name, bytes.size(), alignment);
         out_.raw(bytes);
-        zip::descriptor(out_, r);
-        records_.push_back(std::move(r));
+        records_.back().crc = crc32(bytes);
+        zip::descriptor(out_, records_.back());
     }
     void add(std::string_view name, std::string_view s) {
         add(name, std::as_bytes(std::span(s.data(), s.size())));
     }
-    /// Appends everything between data.pkl and the tensor's bytes.
+    /// Appends everything between data.pkl and the bytes of tensors.
     void add_preamble(std::span<const std::byte> pickle, std::string_view byteorder = "little") {
         add("data.pkl", pickle);
         add(".format_version", "1");
         add(".storage_alignment", "64");
         add("byteorder", byteorder);
     }
-    /// Begins the record of a tensor's bytes: only its header.
-    void begin_payload(std::uint64_t size, std::uint64_t payload_alignment) {
-        zip::record r{"archive/data/0", position(), size, 0};
+    /// Begins a record: only its header.
+    void begin(std::string_view name, std::uint64_t size, std::uint64_t payload_alignment) {
+        zip::record r{folder_ + std::string(name), position(), size, 0};
         zip::local_header(out_, r, payload_alignment);
         records_.push_back(std::move(r));
     }
@@ -64,30 +70,48 @@ public:
         add(".data/serialization_id", std::string_view(id.data(), 40));
         zip::directory(out_, records_, position());
     }
+    /// Returns what PyTorch makes of the names of all records, and of nothing else: it combines
+    /// the hashes of a set in the order in which the set has them. Equal to PyTorch's where the
+    /// standard library is its own, libstdc++.
+    /// @pre all records but those that `finish` adds
+    std::uint64_t names_hash() const {
+        std::unordered_set<std::string> names;
+        for (auto const& r : records_) names.insert(r.name.substr(folder_.size()));
+        names.insert("version");
+        std::uint64_t combined = 0;
+        for (auto const& n : names) combined = hash_combine(combined, std::hash<std::string>()(n));
+        return combined;
+    }
 
-    /// Returns the bytes written so far.
+    /// Returns the bytes written so far, or since they were taken.
     std::span<const std::byte> bytes() const noexcept { return out_.written(); }
+    std::vector<std::byte> take() {
+        skipped_ += out_.size();
+        return out_.take();
+    }
     /// Returns an archive that continues this one, without the bytes written so far.
     archive rest() const {
         archive a;
+        a.folder_ = folder_;
         a.records_ = records_;
         a.skipped_ = position();
         return a;
     }
 
     std::uint64_t position() const noexcept { return out_.size() + skipped_; }
-    std::vector<std::byte> take() { return out_.take(); }
+    std::span<zip::record> records() noexcept { return records_; }
 
 private:
     static std::uint64_t hash_combine(std::uint64_t seed, std::uint64_t v) {
         return seed ^ (v + 0x9e3779b9 + (seed << 6) + (seed >> 2));
     }
+    std::string folder_;
     detail::wire_writer out_;
     std::vector<zip::record> records_;
     std::uint64_t skipped_ = 0;
 };
 
-/// PyTorch hashes the set of record names, and nothing else, with libstdc++'s std::hash.
+/// The hashes of the names in an item of one tensor and of a value: @ref archive::names_hash.
 inline constexpr std::uint64_t tensor_names_hash = 15728199511854643026ULL;
 inline constexpr std::uint64_t object_names_hash = 2908468677762923104ULL;
 

@@ -33,7 +33,7 @@ public:
     explicit tensor_item(const tensor_spec& s)
         : payload_length_(s.storage_elements * size_of(s.type)) {
         archive_.add_preamble(data_pkl(s));
-        archive_.begin_payload(payload_length_, s.payload_alignment);
+        archive_.begin("data/0", payload_length_, s.payload_alignment);
         payload_offset_ = archive_.position();
         suffix_length_ = suffix(0).size();
         prefix_crc_ = crc32(prefix());

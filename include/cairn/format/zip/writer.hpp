@@ -5,6 +5,7 @@
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,6 +60,19 @@ inline std::uint16_t flags_of(const record& r) {
     return r.size == 0 ? 0x0800 : 0x0808;
 }
 
+/// Writes what does not fit in 32 bits.
+/// @param stored  The size of what is stored: miniz does not know it in a local header.
+inline void wide_fields(detail::wire_writer& w, const record& r, std::uint64_t stored) {
+    if (r.zip64_extra() == 0) return;
+    u16(w, 0x0001);
+    u16(w, r.zip64_extra() - 4);
+    if (r.size >= limit_32) {
+        w.u64(r.size);
+        w.u64(stored);
+    }
+    if (r.header >= limit_32) w.u64(r.header);
+}
+
 /// Writes the local header, with the 'FB' field that pads the data to its alignment.
 inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t alignment) {
     auto const pad = padding_of(r, alignment);
@@ -73,15 +87,7 @@ inline void local_header(detail::wire_writer& w, const record& r, std::uint64_t 
     u16(w, r.name.size());
     u16(w, r.zip64_extra() + 4 + pad);
     text(w, r.name);
-    if (r.zip64_extra() != 0) {
-        u16(w, 0x0001);
-        u16(w, r.zip64_extra() - 4);
-        if (r.size >= limit_32) {
-            w.u64(r.size);
-            w.u64(r.size);
-        }
-        if (r.header >= limit_32) w.u64(r.header);
-    }
+    wide_fields(w, r, 0);
     text(w, "FB");
     u16(w, pad);
     w.fill(static_cast<std::size_t>(pad), std::byte{'Z'});
@@ -118,15 +124,7 @@ inline void central_entry(detail::wire_writer& w, const record& r) {
     w.u32(0);
     w.u32(clipped(r.header));
     text(w, r.name);
-    if (r.zip64_extra() != 0) {
-        u16(w, 0x0001);
-        u16(w, r.zip64_extra() - 4);
-        if (r.size >= limit_32) {
-            w.u64(r.size);
-            w.u64(r.size);
-        }
-        if (r.header >= limit_32) w.u64(r.header);
-    }
+    wide_fields(w, r, r.size);
 }
 
 /// Writes the central directory and the three end records.
@@ -151,8 +149,8 @@ inline void directory(detail::wire_writer& w, std::span<const record> records, s
     w.u32(1);
     w.u32(0x06054b50);
     w.u32(0);
-    u16(w, records.size());
-    u16(w, records.size());
+    u16(w, std::min<std::uint64_t>(records.size(), 0xffff));
+    u16(w, std::min<std::uint64_t>(records.size(), 0xffff));
     w.u32(clipped(size));
     w.u32(clipped(at));
     u16(w, 0);
