@@ -4,175 +4,19 @@
 
 #include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/pickle/to_value.hpp>
-#include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
+#include <cairn/format/torch/value_pickler.hpp>
 #include <cairn/format/zip/reader.hpp>
 #include <cairn/metadata/value.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cairn::format::torch {
-
-/// Pickles a plain value as torch.save does: protocol 2, the bytes of CPython's C pickler.
-///
-/// CPython's memo is keyed by identity, and a value has none. Equal values are written once, with
-/// references for later occurrences, where CPython has a single object: the empty str, a str of one
-/// latin-1 character, bytes of length 0 and 1. The same holds, with some exceptions, for equal str
-/// keys of dicts, which come from literals. All other values are written in full each time; if the
-/// Python program shared them, its pickle is shorter than this one with the same content.
-class value_pickler {
-public:
-    static std::vector<std::byte> pickle(const value& v) {
-        value_pickler p;
-        p.write(v, 0);
-        return p.w_.finish();
-    }
-
-private:
-    using memo = std::map<std::string, std::uint32_t, std::less<>>;
-
-    void write(const value& v, int depth) {
-        if (depth > 200)
-            throw error(errc::invalid_state, {.expected = "a value nested at most 200 deep"});
-        std::visit([&](auto const& x) { put(x, depth); }, v.raw());
-    }
-    void put(value::none_t, int) { w_.none(); }
-    void put(bool b, int) { w_.boolean(b); }
-    void put(std::int64_t i, int) { w_.integer(i); }
-    void put(const big_int& b, int) { w_.big(b.bytes()); }
-    void put(double d, int) { w_.real(d); }
-    void put(const std::string& s, int) {
-        if (is_singleton(s)) return once(singletons_, s, [&] { text(s); });
-        text(s);
-        w_.put();
-    }
-    void text(const std::string& s) {
-        if (s.size() > UINT32_MAX)
-            throw error(errc::invalid_state, {.expected = "a str or bytes below 4 GiB"});
-        w_.string(s);
-    }
-    /// Whether CPython has one object for every str of this content: up to one latin-1 character.
-    static bool is_singleton(std::string_view utf8) {
-        if (utf8.size() <= 1) return true;
-        auto const lead = static_cast<unsigned char>(utf8[0]);
-        return utf8.size() == 2 && (lead == 0xc2 || lead == 0xc3);
-    }
-    void put(const value::bytes_t& b, int) {
-        if (b.size() > 1) {
-            bytes(b);
-            return;
-        }
-        std::string_view const content(reinterpret_cast<const char*>(b.data()), b.size());
-        auto const it = short_bytes_.find(content);
-        if (it != short_bytes_.end()) return w_.get(it->second);
-        auto const number = bytes(b);
-        short_bytes_.emplace(std::string(content), number);
-    }
-    /// `_codecs.encode("…", "latin1")`; empty: `bytes()`. @return its number in the memo
-    std::uint32_t bytes(const value::bytes_t& b) {
-        if (b.empty()) {
-            once(constants_, "bytes", [&] { w_.global("__builtin__", "bytes"); });
-            w_.op(')');
-        } else {
-            once(constants_, "encode", [&] { w_.global("_codecs", "encode"); });
-            std::string latin1;
-            for (auto const x : b) {
-                auto const u = static_cast<unsigned>(x);
-                if (u < 0x80) {
-                    latin1.push_back(static_cast<char>(u));
-                } else {
-                    latin1.push_back(static_cast<char>(0xc0 | u >> 6));
-                    latin1.push_back(static_cast<char>(0x80 | (u & 0x3f)));
-                }
-            }
-            put(latin1, 0);
-            once(constants_, "latin1", [&] { w_.string("latin1"); });
-            w_.op(0x86);
-            w_.put();
-        }
-        w_.op('R');
-        return w_.put();
-    }
-    void put(const value::list_t& l, int depth) {
-        w_.op(']');
-        w_.put();
-        if (l.size() == 1) {
-            write(l[0], depth + 1);
-            w_.op('a');
-            return;
-        }
-        for (std::size_t at = 0; at < l.size(); at += batch) {
-            w_.mark();
-            for (auto i = at; i < std::min(l.size(), at + batch); ++i) write(l[i], depth + 1);
-            w_.op('e');
-        }
-    }
-    void put(const value::tuple_t& t, int depth) {
-        if (t.is_torch_size) once(constants_, "Size", [&] { w_.global("torch", "Size"); });
-        w_.begin_tuple(t.items.size());
-        for (auto const& i : t.items) write(i, depth + 1);
-        if (w_.end_tuple(t.items.size())) w_.put();
-        if (!t.is_torch_size) return;
-        w_.op(0x85);
-        w_.put();
-        w_.op('R');
-        w_.put();
-    }
-    void put(const value::opaque_t& o, int) {
-        throw error(errc::invalid_state, {.expected = "an opaque value that is an entry of its own",
-                                          .found = "one within another value (" + o.what() + ")"});
-    }
-    void put(const value::dict_t& d, int depth) {
-        w_.op('}');
-        w_.put();
-        auto const item = [&](std::size_t i) {
-            if (!d.items[i].first.is_hashable())
-                throw error(errc::invalid_state, {.expected = "keys of dicts that Python can hash",
-                                                  .found = "a list or dict in a key"});
-            auto const* key = d.items[i].first.get_if<std::string>();
-            if (key != nullptr && !is_singleton(*key))
-                once(keys_, *key, [&] { text(*key); });
-            else
-                write(d.items[i].first, depth + 1);
-            write(d.items[i].second, depth + 1);
-        };
-        if (d.items.empty()) return;
-        if (d.items.size() == 1) {
-            item(0);
-            w_.op('s');
-            return;
-        }
-        // A dict whose size is a multiple of 1000 ends with an empty batch: the C pickler detects
-        // the end only by trying to read on.
-        for (std::size_t at = 0; at <= d.items.size(); at += batch) {
-            w_.mark();
-            for (auto i = at; i < std::min(d.items.size(), at + batch); ++i) item(i);
-            w_.op('u');
-        }
-    }
-    /// Writes and memoizes a new value; otherwise writes a reference to it.
-    template <class F>
-    void once(memo& m, std::string_view what, F&& write_it) {
-        auto const it = m.find(what);
-        if (it != m.end()) return w_.get(it->second);
-        write_it();
-        m.emplace(std::string(what), w_.put());
-    }
-
-    static constexpr std::size_t batch = 1000;  ///< CPython's BATCHSIZE.
-    pickle::writer w_;
-    memo singletons_, short_bytes_, keys_, constants_;
-};
 
 /// Encodes the whole item of a value that is not a tensor.
 inline std::vector<std::byte> encode_value(const value& v) {
