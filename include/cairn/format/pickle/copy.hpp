@@ -9,27 +9,28 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 namespace cairn::format::pickle {
 
-/// Writes a part of a pickle as a pickle of its own: what it builds in Python is the same, whatever
-/// its classes are. Nodes that are shared stay shared.
+/// Writes a part of a pickle into another one: what it builds in Python is the same, whatever its
+/// classes are. Nodes that are shared stay shared.
 class copier {
 public:
     /// @param budget  Limits the work: each reference to a node is charged, and each text that is
     ///                written.
-    copier(const tree& t, unfolding& budget) : t_(t), budget_(budget) {}
+    /// @param persistent  Writes what a persistent id becomes, on the stack. Empty: it is copied.
+    copier(const tree& t, unfolding& budget, writer& out,
+           std::function<void(node_id)> persistent = {})
+        : t_(t), budget_(budget), w_(out), write_persistent_(std::move(persistent)) {}
 
     /// @throws error errc::unsupported for what the tree does not keep, and for deep nesting
-    std::vector<std::byte> operator()(node_id i) {
-        write(i, 0);
-        return w_.finish();
-    }
+    void operator()(node_id i) { write(i, 0); }
     /// The persistent ids that were written.
     const std::set<node_id>& persistent() const noexcept { return persistent_; }
 
@@ -78,11 +79,12 @@ private:
             }
             case node_kind::object: return object(i, depth);
             case node_kind::persistent:
+                persistent_.insert(i);
+                if (write_persistent_) return write_persistent_(i);
                 enter(i);
                 write(t_.children(i)[0], depth + 1);
                 open_.erase(i);
                 w_.op('Q');
-                persistent_.insert(i);
                 return;
             case node_kind::set: beyond_limits("a set of protocol 4");
             case node_kind::opaque:
@@ -123,7 +125,8 @@ private:
 
     const tree& t_;
     unfolding& budget_;
-    writer w_;
+    writer& w_;
+    std::function<void(node_id)> write_persistent_;
     std::unordered_map<node_id, std::uint32_t> memo_;
     std::set<node_id> open_;
     std::set<node_id> persistent_;

@@ -2,29 +2,16 @@
 #ifndef CAIRN_FORMAT_TORCH_TENSOR_ITEM_HPP
 #define CAIRN_FORMAT_TORCH_TENSOR_ITEM_HPP
 
-#include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
-#include <cairn/format/torch/storage_class.hpp>
-#include <cairn/tensor/index_vector.hpp>
+#include <cairn/format/torch/tensor_pickle.hpp>
+#include <cairn/format/torch/value_pickler.hpp>
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 namespace cairn::format::torch {
-
-/// Describes a tensor to be written as an item.
-struct tensor_spec {
-    dtype type = dtype::float32;
-    index_vector shape{};
-    index_vector strides{};              ///< Of the payload, in elements.
-    std::uint64_t storage_elements = 0;  ///< Elements of the payload.
-    /// The payload begins at a multiple of this from the item's start: a power of two from 64 to
-    /// 32768. With 64 the item is byte-identical to PyTorch 2.14's.
-    std::uint32_t payload_alignment = 64;
-
-    friend bool operator==(const tensor_spec&, const tensor_spec&) = default;
-};
 
 /// One tensor as torch.save writes it: a prefix, the payload, and a suffix that needs the payload's
 /// CRC. Lengths are known before any byte of the payload is read.
@@ -63,50 +50,10 @@ public:
     }
 
 private:
-    /// Returns the call that rebuilds the tensor, opcode for opcode as PyTorch's pickler writes it.
     static std::vector<std::byte> data_pkl(const tensor_spec& s) {
-        auto const storage = storage_class_of(s.type);
-        pickle::writer w;
-        auto const number_tuple = [&](const index_vector& v) {
-            w.begin_tuple(v.size());
-            for (auto n : v) w.integer(n);
-            if (w.end_tuple(v.size())) w.put();
-        };
-        w.global("torch._utils", storage.legacy ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-        w.put();
-        w.mark();
-        w.mark();
-        w.string("storage");
-        w.put();
-        w.global(storage.legacy ? "torch" : "torch.storage", storage.name);
-        w.put();
-        w.string("0");
-        w.put();
-        w.string("cpu");
-        w.put();
-        w.integer(static_cast<std::int64_t>(storage.legacy ? s.storage_elements
-                                                           : s.storage_elements * size_of(s.type)));
-        w.op('t');
-        w.put();
-        w.op('Q');
-        w.integer(0);
-        number_tuple(s.shape);
-        number_tuple(s.strides);
-        w.boolean(false);
-        w.global("collections", "OrderedDict");
-        w.put();
-        w.op(')');
-        w.op('R');
-        w.put();
-        if (!storage.legacy) {
-            w.global("torch", name_of(s.type));
-            w.put();
-        }
-        w.op('t');
-        w.put();
-        w.op('R');
-        w.put();
-        return w.finish();
+        value_pickler p;
+        write_tensor(p, s, false, [&] { p.literal("0"); });
+        return p.out().finish();
     }
 
     std::uint64_t payload_length_;

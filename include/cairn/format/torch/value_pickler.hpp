@@ -28,20 +28,80 @@ namespace cairn::format::torch {
 /// Python program shared them, its pickle is shorter than this one with the same content.
 class value_pickler {
 public:
-    static std::vector<std::byte> pickle(const value& v) {
-        value_pickler p;
-        p.write(v, 0);
-        return p.w_.finish();
-    }
-
-private:
+    /// The numbers of what has been written once.
     using memo = std::map<std::string, std::uint32_t, std::less<>>;
 
-    void write(const value& v, int depth) {
+    static std::vector<std::byte> pickle(const value& v) {
+        value_pickler p;
+        p.write(v);
+        return p.w_.finish();
+    }
+    /// @param weights_only  Writes an empty bytes object in a form that `torch.load` accepts with
+    ///                      `weights_only`, which it does not of torch.save's own.
+    explicit value_pickler(bool weights_only = false) : weights_only_(weights_only) {}
+
+    void write(const value& v, int depth = 0) {
         if (depth > 200)
             throw error(errc::invalid_state, {.expected = "a value nested at most 200 deep"});
         std::visit([&](auto const& x) { put(x, depth); }, v.raw());
     }
+    /// Writes a list of `n` items, in CPython's batches.
+    /// @param item  Is called to write each.
+    template <class F>
+    void list(std::size_t n, F&& item) {
+        w_.op(']');
+        w_.put();
+        if (n == 1) {
+            item(std::size_t{0});
+            w_.op('a');
+            return;
+        }
+        for (std::size_t at = 0; at < n; at += batch) {
+            w_.mark();
+            for (auto i = at; i < std::min(n, at + batch); ++i) item(i);
+            w_.op('e');
+        }
+    }
+    /// The same for a dict.
+    /// @param item  Writes a key and a value.
+    template <class F>
+    void dict(std::size_t n, F&& item) {
+        w_.op('}');
+        w_.put();
+        if (n == 0) return;
+        if (n == 1) {
+            item(std::size_t{0});
+            w_.op('s');
+            return;
+        }
+        // A dict whose size is a multiple of 1000 ends with an empty batch: the C pickler detects
+        // the end only by trying to read on.
+        for (std::size_t at = 0; at <= n; at += batch) {
+            w_.mark();
+            for (auto i = at; i < std::min(n, at + batch); ++i) item(i);
+            w_.op('u');
+        }
+    }
+    /// Writes a str that is a literal in Python, such as the key of a dict.
+    void literal(const std::string& s) {
+        once(is_singleton(s) ? singletons_ : literals_, s, [&] { text(s); });
+    }
+    void global(std::string_view module, std::string_view name) {
+        once(globals_, std::string(module) + '.' + std::string(name),
+             [&] { w_.global(module, name); });
+    }
+    /// Writes and memoizes a new value; otherwise writes a reference to it.
+    template <class F>
+    void once(memo& m, std::string_view what, F&& write_it) {
+        auto const it = m.find(what);
+        if (it != m.end()) return w_.get(it->second);
+        write_it();
+        m.emplace(std::string(what), w_.put());
+    }
+    /// What it writes to.
+    pickle::writer& out() noexcept { return w_; }
+
+private:
     void put(value::none_t, int) { w_.none(); }
     void put(bool b, int) { w_.boolean(b); }
     void put(std::int64_t i, int) { w_.integer(i); }
@@ -76,11 +136,11 @@ private:
     }
     /// `_codecs.encode("…", "latin1")`; empty: `bytes()`. @return its number in the memo
     std::uint32_t bytes(const value::bytes_t& b) {
-        if (b.empty()) {
-            once(constants_, "bytes", [&] { w_.global("__builtin__", "bytes"); });
+        if (b.empty() && !weights_only_) {
+            global("__builtin__", "bytes");
             w_.op(')');
         } else {
-            once(constants_, "encode", [&] { w_.global("_codecs", "encode"); });
+            global("_codecs", "encode");
             std::string latin1;
             for (auto const x : b) {
                 auto const u = static_cast<unsigned>(x);
@@ -92,7 +152,7 @@ private:
                 }
             }
             put(latin1, 0);
-            once(constants_, "latin1", [&] { w_.string("latin1"); });
+            literal("latin1");
             w_.op(0x86);
             w_.put();
         }
@@ -100,21 +160,10 @@ private:
         return w_.put();
     }
     void put(const value::list_t& l, int depth) {
-        w_.op(']');
-        w_.put();
-        if (l.size() == 1) {
-            write(l[0], depth + 1);
-            w_.op('a');
-            return;
-        }
-        for (std::size_t at = 0; at < l.size(); at += batch) {
-            w_.mark();
-            for (auto i = at; i < std::min(l.size(), at + batch); ++i) write(l[i], depth + 1);
-            w_.op('e');
-        }
+        list(l.size(), [&](std::size_t i) { write(l[i], depth + 1); });
     }
     void put(const value::tuple_t& t, int depth) {
-        if (t.is_torch_size) once(constants_, "Size", [&] { w_.global("torch", "Size"); });
+        if (t.is_torch_size) global("torch", "Size");
         w_.begin_tuple(t.items.size());
         for (auto const& i : t.items) write(i, depth + 1);
         if (w_.end_tuple(t.items.size())) w_.put();
@@ -129,45 +178,23 @@ private:
                                           .found = "one within another value (" + o.what() + ")"});
     }
     void put(const value::dict_t& d, int depth) {
-        w_.op('}');
-        w_.put();
-        auto const item = [&](std::size_t i) {
-            if (!d.items[i].first.is_hashable())
+        dict(d.items.size(), [&](std::size_t i) {
+            auto const& [key, item] = d.items[i];
+            if (!key.is_hashable())
                 throw error(errc::invalid_state, {.expected = "keys of dicts that Python can hash",
                                                   .found = "a list or dict in a key"});
-            auto const* key = d.items[i].first.get_if<std::string>();
-            if (key != nullptr && !is_singleton(*key))
-                once(keys_, *key, [&] { text(*key); });
+            if (auto const* s = key.get_if<std::string>())
+                literal(*s);
             else
-                write(d.items[i].first, depth + 1);
-            write(d.items[i].second, depth + 1);
-        };
-        if (d.items.empty()) return;
-        if (d.items.size() == 1) {
-            item(0);
-            w_.op('s');
-            return;
-        }
-        // A dict whose size is a multiple of 1000 ends with an empty batch: the C pickler detects
-        // the end only by trying to read on.
-        for (std::size_t at = 0; at <= d.items.size(); at += batch) {
-            w_.mark();
-            for (auto i = at; i < std::min(d.items.size(), at + batch); ++i) item(i);
-            w_.op('u');
-        }
-    }
-    /// Writes and memoizes a new value; otherwise writes a reference to it.
-    template <class F>
-    void once(memo& m, std::string_view what, F&& write_it) {
-        auto const it = m.find(what);
-        if (it != m.end()) return w_.get(it->second);
-        write_it();
-        m.emplace(std::string(what), w_.put());
+                write(key, depth + 1);
+            write(item, depth + 1);
+        });
     }
 
     static constexpr std::size_t batch = 1000;  ///< CPython's BATCHSIZE.
     pickle::writer w_;
-    memo singletons_, short_bytes_, keys_, constants_;
+    memo singletons_, short_bytes_, literals_, globals_;
+    bool weights_only_;
 };
 
 }  // namespace cairn::format::torch

@@ -4,6 +4,7 @@
 
 #include <cairn/format/pickle/copy.hpp>
 #include <cairn/format/pickle/to_value.hpp>
+#include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
 #include <cairn/format/torch_save/flatten.hpp>
 #include <cairn/format/torch_save/legacy_container.hpp>
@@ -109,9 +110,11 @@ public:
     value read_value(const stored_value& v, const read_at& source) const {
         if (v.opaque.empty()) return pickle::to_value(c_.tree)(v.node);
         unfolding budget(c_.tree.source_bytes);
-        pickle::copier copy(c_.tree, budget);
+        pickle::writer pickle;
+        pickle::copier copy(c_.tree, budget, pickle);
+        copy(v.node);
         torch::archive item;
-        item.add_preamble(copy(v.node), c_.big_endian ? "big" : "little");
+        item.add_preamble(pickle.finish(), c_.big_endian ? "big" : "little");
         for (auto const& [key, at] : storages(copy.persistent())) {
             std::vector<std::byte> bytes(static_cast<std::size_t>(at->length));
             source(at->offset, bytes);
@@ -152,9 +155,10 @@ private:
         }
     }
     std::variant<stored_tensor, stored_value, refused> opaque(pickle::node_id i, std::string why) {
-        pickle::copier copy(c_.tree, budget_);
+        pickle::writer nowhere;
+        pickle::copier copy(c_.tree, budget_, nowhere);
         try {
-            (void)copy(i);
+            copy(i);
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::unsupported) || budget_.is_exhausted()) throw;
             return refused{why + " (" + e.context().found + ")"};
