@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_FORMAT_TORCH_SAVE_STATE_PICKLE_HPP
+#define CAIRN_FORMAT_TORCH_SAVE_STATE_PICKLE_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/pickle/copy.hpp>
+#include <cairn/format/pickle/reader.hpp>
+#include <cairn/format/torch/tensor_call.hpp>
+#include <cairn/format/torch/tensor_pickle.hpp>
+#include <cairn/format/torch/value_item.hpp>
+#include <cairn/format/torch/value_pickler.hpp>
+#include <cairn/format/torch_save/nesting.hpp>
+#include <cairn/format/torch_save/new_entry.hpp>
+#include <cairn/format/torch_save/ties.hpp>
+#include <cairn/format/torch_save/weights_only.hpp>
+#include <cairn/format/unfolding.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::format::torch_save {
+
+/// A storage of a new file.
+struct new_storage {
+    std::uint64_t bytes = 0;
+    /// The position of the entry that it is named after, a tensor without `tied_to`. None: it is
+    /// part of a value.
+    std::optional<std::size_t> entry{};
+    std::vector<std::byte> content{};  ///< Of part of a value.
+};
+
+/// Pickles a state of tensors and values, as torch.save does: the record data.pkl, and the storages
+/// in the order in which the pickle names them, which is that of their keys and of their records.
+class state_pickle {
+public:
+    /// @throws error naming the entry that cannot be written
+    state_pickle(const new_entries& entries, const key_paths& paths)
+        : entries_(entries), owners_(owners_of_storages(entries)), keys_(entries.size()) {
+        nesting const tree(entries, paths);
+        write(tree.root());
+        bytes_ = p_.out().finish();
+    }
+    state_pickle(const state_pickle&) = delete;
+
+    const std::vector<std::byte>& bytes() const noexcept { return bytes_; }
+    std::vector<new_storage>& storages() noexcept { return storages_; }
+    /// By entry: the classes without which `torch.load` refuses the file, unless it is told to
+    /// trust it.
+    const std::map<std::string, std::set<std::string>>& to_trust() const noexcept {
+        return to_trust_;
+    }
+
+private:
+    void write(const nesting::node& n) {
+        if (auto const* const* d = std::get_if<nesting::dict*>(&n)) {
+            auto const& items = (*d)->order;
+            return p_.dict(items.size(), [&](std::size_t i) {
+                p_.literal(items[i]->first);
+                write(items[i]->second);
+            });
+        }
+        if (auto const* const* l = std::get_if<nesting::list*>(&n)) {
+            auto const& items = (*l)->items;
+            return p_.list(items.size(), [&](std::size_t i) { write(items[i]); });
+        }
+        auto const* entry = std::get_if<std::size_t>(&n);
+        if (entry == nullptr) return p_.out().none();
+        try {
+            if (auto const* t = std::get_if<new_tensor>(&entries_[*entry].what))
+                tensor(*entry, *t);
+            else
+                write(*entry, std::get<value>(entries_[*entry].what));
+        } catch (const error& e) {
+            auto where = e.context();
+            where.fqn = entries_[*entry].fqn;
+            if (where.remedy.empty()) where.remedy = "leave the value out, or change it";
+            throw error(e.code(), std::move(where));
+        }
+    }
+    void tensor(std::size_t entry, const new_tensor& t) {
+        auto const elements = static_cast<std::uint64_t>(t.shape.product());
+        auto& key = keys_[owners_[entry]];
+        if (!key) {
+            key = storages_.size();
+            storages_.push_back({elements * size_of(t.type), owners_[entry]});
+        }
+        torch::write_tensor(p_, {t.type, t.shape, row_major_strides(t.shape), elements},
+                            t.requires_grad && can_require_grad(t.type), [&] { write_key(*key); });
+    }
+    /// A file in which any other tensor does is not loaded.
+    static bool can_require_grad(dtype d) {
+        auto const kind = info(d).kind;
+        return kind == dtype_class::floating || kind == dtype_class::complex;
+    }
+    /// The number of a storage is a str of its own in PyTorch, whatever else is written so.
+    void write_key(std::size_t number) {
+        auto const key = std::to_string(number);
+        p_.once(written_keys_, key, [&] { p_.out().string(key); });
+    }
+    void write(std::size_t entry, const value& v) {
+        auto const* o = v.get_if<value::opaque_t>();
+        if (o == nullptr) return p_.write(v);
+        auto const item = torch::reading(o->item());
+        auto const r = torch::item_records::read(item, o->item().size(), o->item().size());
+        auto const t = pickle::reader::read(r.pickle);
+        if (auto classes = classes_to_trust(t); !classes.empty())
+            to_trust_.emplace(entries_[entry].fqn, std::move(classes));
+        std::map<std::string_view, const zip::entry*> records;
+        for (auto const& e : r.entries) records.emplace(e.name, &e);
+        std::map<std::string_view, std::size_t> keys;  // of the item → of the file
+        unfolding budget(t.source_bytes);
+        pickle::copier copy(t, budget, p_.out(), [&](pickle::node_id i) {
+            auto const s = torch::storage_of(t, i);
+            if (!s)
+                throw error(errc::unsupported, {.expected = "storages as torch.save names them",
+                                                .found = "something else"});
+            auto const [it, fresh] = keys.try_emplace(s->key, storages_.size());
+            if (fresh) {
+                auto const record = records.find("data/" + std::string(s->key));
+                if (record == records.end() || record->second->size != s->bytes)
+                    zip::malformed("no record 'data/" + std::string(s->key) + "' of " +
+                                   std::to_string(s->bytes) + " bytes");
+                storages_.push_back(stored(*record->second, r, item));
+            }
+            auto const [module, name] = t.class_parts(t.children(t.children(i)[0])[1]);
+            torch::write_storage(p_, module, name, s->bytes / s->element,
+                                 [&, key = it->second] { write_key(key); });
+        });
+        copy(t.root);
+    }
+    /// A storage of an item.
+    static new_storage stored(const zip::entry& e, const torch::item_records& r,
+                              const read_at& item) {
+        if (r.big_endian && e.size != 0)
+            throw error(errc::unsupported,
+                        {.expected = "a value of a little-endian computer",
+                         .found = "a tensor within a value of a big-endian one",
+                         .remedy = "save it again with PyTorch on this computer"});
+        new_storage n{e.size, {}, std::vector<std::byte>(static_cast<std::size_t>(e.size))};
+        item(e.data, n.content);
+        if (r.checked && crc32(n.content) != e.crc)
+            throw error(
+                errc::checksum_mismatch,
+                {.expected = "record '" + e.name + "' as it was written", .found = "other bytes"});
+        return n;
+    }
+
+    const new_entries& entries_;
+    std::vector<std::size_t> owners_;
+    std::vector<std::optional<std::size_t>> keys_;  ///< By owner.
+    torch::value_pickler p_{true};
+    torch::value_pickler::memo written_keys_{};
+    std::vector<new_storage> storages_{};
+    std::map<std::string, std::set<std::string>> to_trust_{};
+    std::vector<std::byte> bytes_{};
+};
+
+}  // namespace cairn::format::torch_save
+
+#endif
