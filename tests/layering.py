@@ -40,6 +40,8 @@ MAY_INCLUDE["save"] = EVERYTHING
 MAY_INCLUDE["load"] = EVERYTHING | {"load.hpp"}
 MAY_INCLUDE["models"] = EVERYTHING
 MAY_INCLUDE["save.hpp"] = MAY_INCLUDE["async_save.hpp"] = EVERYTHING | {"save"}
+MAY_INCLUDE["convert"] = EVERYTHING | {"save"}
+MAY_INCLUDE["convert.hpp"] = EVERYTHING | {"save", "save.hpp", "convert"}
 MAY_INCLUDE["load.hpp"] = MAY_INCLUDE["async_load.hpp"] = EVERYTHING | {"load"}
 MAY_INCLUDE["load_tree.hpp"] = EVERYTHING | {"load", "load.hpp"}
 # The checkpoints of a directory or store.
@@ -50,7 +52,8 @@ MAY_INCLUDE["models.hpp"] = EVERYTHING | {"models", "load"}
 # Suites for models of users' own: nothing of cairn includes them.
 MAY_INCLUDE["testing"] = EVERYTHING | {"save.hpp", "load.hpp"}
 MAY_INCLUDE["cairn.hpp"] = EVERYTHING | {"save.hpp", "load.hpp", "load_tree.hpp", "models.hpp"}
-MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "catalog", "checkpointer", "models"}
+MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "convert", "catalog", "checkpointer",
+                                       "models"}
 
 # What headers of somebody else's library begin with.
 LIBRARIES = {"mpi": r"mpi\.h", "cuda": "cuda", "nccl": r"nccl\.h", "Eigen": "Eigen/",

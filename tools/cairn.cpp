@@ -14,13 +14,12 @@
 
 int main(int argc, char** argv) {
     CLI::App app{
-        "Inspects, verifies, compares and re-shards checkpoints of cairn and PyTorch DCP; "
+        "Inspects, verifies, compares and converts checkpoints of cairn and PyTorch DCP; "
         "removes leftovers; "
         "starts a program as several ranks."};
     app.require_subcommand(1);
     std::string a, b, fqn;
     bool json = false, raw = false, dry_run = false;
-    int ranks = 0, dim = 0;
 
     auto* const ls = app.add_subcommand(
         "ls", "list names, dtypes, shapes, chunks, bytes and files; or several checkpoints");
@@ -46,15 +45,26 @@ int main(int argc, char** argv) {
     diff->add_option("A", a, "directory of a checkpoint")->required();
     diff->add_option("B", b, "directory of another checkpoint")->required();
 
+    tool::conversion conversion;
+    auto* const convert =
+        app.add_subcommand("convert", "write a checkpoint of any format as one of PyTorch DCP");
     auto* const reshard =
-        app.add_subcommand("reshard", "load a checkpoint on N ranks and save it from them");
-    reshard->add_option("SRC", a, "directory of a checkpoint")->required();
-    reshard->add_option("DST", b, "directory of the new checkpoint")->required();
-    reshard->add_option("--ranks", ranks, "number of ranks")
-        ->required()
-        ->check(CLI::Range(1, 4096));
-    reshard->add_option("--dim", dim, "dimension that is split among the ranks (default 0)")
-        ->check(CLI::Range(0, 63));
+        app.add_subcommand("reshard", "convert a checkpoint for another number of ranks");
+    for (auto* const s : {convert, reshard}) {
+        s->add_option("SRC", conversion.from, "a checkpoint: a directory, or a file")->required();
+        s->add_option("DST", conversion.to, "directory of the new checkpoint")->required();
+        auto* const ranks =
+            s->add_option("--ranks", conversion.ranks, "number of ranks that write it")
+                ->check(CLI::Range(1, 4096));
+        if (s == reshard) ranks->required();
+        s->add_option("--dim", conversion.dim,
+                      "dimension that is split among the ranks (default 0)")
+            ->check(CLI::Range(0, 63));
+        s->add_option("--only", conversion.only, "only names that match, as 'model.*'");
+        s->add_option("--skip", conversion.skip, "no names that match");
+        s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
+        s->add_flag("--dry-run", conversion.dry_run, "only print what would be written");
+    }
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");
@@ -94,7 +104,7 @@ int main(int argc, char** argv) {
             if (gc->parsed()) return tool::gc(a, dry_run);
             if (diff->parsed()) return tool::diff(a, b);
             if (start->parsed()) return tool::launch(launch);
-            return tool::reshard(a, b, ranks, dim);
+            return tool::convert(conversion);
         }();
         if (std::cout.flush()) return code;
         std::cerr << "cairn: standard output was closed or is full\n";

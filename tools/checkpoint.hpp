@@ -146,7 +146,15 @@ int gc(const std::string& place, bool dry_run);
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
 int verify(const std::string& checkpoint);
 int diff(const std::string& a, const std::string& b);
-int reshard(const std::string& from, const std::string& to, int ranks, int dim);
+/// The arguments of `convert` and `reshard`.
+struct conversion {
+    std::string from{}, to{};
+    int ranks = 1, dim = 0;
+    std::vector<std::string> only{}, skip{};  ///< Patterns of names.
+    std::string dtype{};                      ///< Of all floating-point tensors; empty: their own.
+    bool dry_run = false;
+};
+int convert(const conversion& c);
 
 }  // namespace tool
 

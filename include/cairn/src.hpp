@@ -136,6 +136,8 @@
 #include <cairn/checkpointer/impl/schedule.ipp>
 #include <cairn/checkpointer/impl/signal_watch.ipp>
 #include <cairn/checkpointer/impl/stored_checkpoint.ipp>
+#include <cairn/convert/impl/conversion_planner.ipp>
+#include <cairn/convert/impl/source_pieces.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
 #include <cairn/state/impl/copy_leaf.ipp>

@@ -13,6 +13,7 @@ ROOT = HERE.parent.parent
 SIMULATE = "tests/simulation/simulate"
 PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
     "catalog": "catalog", "checkpointer": "checkpointer", "comm": "comm",
+    "convert": "convert",
     "corruption": "storage", "detail": "detail",
     "format": "format", "integration": "integration", "load": "load", "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",

@@ -3,6 +3,7 @@
 
 Usage: other_formats.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
 """
+import json
 import pathlib
 import sys
 import tempfile
@@ -15,8 +16,8 @@ def safetensors(tmp):
     check("ls: Hugging Face's directory", r.returncode == 0 and
           b"transformer.h.0.attn.c_attn.weight  float32 [16, 48]  1 chunk" in r.stdout, said(r))
     r = cairn("reshard", hf, tmp / "of hf", "--ranks", 3)
-    check("reshard: Hugging Face's directory", r.returncode == 1 and
-          b"not copied: 'expected.json'" in r.stdout, said(r))
+    check("reshard: Hugging Face's directory", r.returncode == 0 and
+          b"copied: 'expected.json'" in r.stdout, said(r))
     r = cairn("diff", hf, tmp / "of hf")
     check("diff: two formats", r.returncode == 0 and b"equal: " in r.stdout, said(r))
     one = GOLDEN / "formats/safetensors/numpy/model.safetensors"
@@ -32,9 +33,33 @@ def safetensors(tmp):
           one_sentence(r) and b"hf/model.safetensors" in r.stderr, said(r))
 
 
+def conversions(tmp):
+    source = GOLDEN / "formats/pt/training_state/last.pt"
+    names = {x["fqn"]: x for x in json.loads(cairn("ls", source, "--json").stdout)}
+    r = cairn("convert", source, tmp / "all", "--dry-run")
+    check("convert --dry-run: writes nothing", r.returncode == 0 and b" tensors of " in r.stdout and
+          not (tmp / "all").exists(), said(r))
+    r = cairn("convert", source, tmp / "all", "--ranks", 2)
+    check("convert: a file of torch.save", r.returncode == 0 and
+          cairn("diff", source, tmp / "all").returncode == 0 and
+          cairn("verify", tmp / "all").returncode == 0, said(r))
+    r = cairn("convert", source, tmp / "some", "--only", "model*", "--skip", "*bias", "--dtype",
+              "float16")
+    some = {x["fqn"]: x for x in json.loads(cairn("ls", tmp / "some", "--json").stdout)}
+    wanted = {n for n in names if n.startswith("model") and not n.endswith("bias")}
+    check("convert: only some names, as float16", r.returncode == 0 and some and
+          set(some) == wanted and
+          all(x["dtype"] == "float16" for n, x in some.items()
+              if names[n].get("dtype") == "float32"), said(r))
+    r = cairn("convert", source, tmp / "never", "--dtype", "int8")
+    check("convert: a dtype that is no float's", r.returncode == 2 and one_sentence(r) and
+          b"--dtype" in r.stderr and not (tmp / "never").exists(), said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
+        conversions(pathlib.Path(d))
     sys.exit(end())
 
 

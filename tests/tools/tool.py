@@ -351,22 +351,26 @@ def directory(tmp):
 
 
 def beside(tmp):
-    """What stands beside a checkpoint is not copied, and is not forgotten in silence."""
+    """What stands beside a checkpoint is copied, or at least not forgotten in silence."""
     d = tmp / "beside"
     shutil.copytree(tmp / "base", d)
     (d / "config.json").write_text("{}")
     (d / "tokenizer").mkdir()
+    (d / "tokenizer/vocab").write_text("a b c")
     (d / ".config.json").write_text("{}")
     (d / ".git").mkdir()
+    (d / ".git/config").write_text("[core]")
     (d / "__7_0.distcp").write_bytes(b"x")
     left = "0123456789abcdef" * 2
     for name in (f"left.{left}.distcp", f".saving.{left}", ".metadata.quarantined"):
         (d / name).write_bytes(b"")
     r = cairn("reshard", d, tmp / "without it", "--ranks", 2)
-    named = [line for line in r.stdout.decode().splitlines() if line.startswith("not copied")]
-    check("reshard: names what it does not copy", r.returncode == 1 and
-          named == [f"not copied: '{name}'" for name in
-                    (".config.json", ".git/", "__7_0.distcp", "config.json", "tokenizer/")] and
+    named = [line for line in r.stdout.decode().splitlines() if "copied: " in line]
+    copied = (".config.json", ".git/config", "config.json", "tokenizer/vocab")
+    check("reshard: copies what is beside the checkpoint, and names what it does not copy",
+          r.returncode == 1 and named == [f"copied: '{name}'" for name in copied] +
+          ["not copied: '__7_0.distcp'"] and
+          all((tmp / "without it" / x).read_bytes() == (d / x).read_bytes() for x in copied) and
           cairn("diff", d, tmp / "without it").returncode == 0, said(r))
     r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
     check("reshard: names members of .metadata that it does not know", r.returncode == 1 and

@@ -33,14 +33,24 @@ inline void check_described(const write_item& item, const item_data& data) {
                      .remedy = "the planner's resolve_data must return what the item describes"});
     };
     auto const* view = std::get_if<const_tensor_view>(&data);
+    auto const* source = std::get_if<const tensor_source*>(&data);
+    if (source != nullptr && *source == nullptr) refuse("a tensor_source", "a null pointer");
     if (item.kind == item_kind::value) {
         if (view != nullptr)
             refuse("a value", "a tensor of " + elements_of(view->type, view->shape));
+        if (source != nullptr) refuse("a value", "a tensor_source");
         auto const* v = std::get<const value*>(data);
         if (v == nullptr) refuse("a value", "a null pointer");
         return check_text(item.fqn, *v);
     }
     auto const expected = elements_of(item.type, item.region.shape);
+    if (source != nullptr) {
+        auto const& s = **source;
+        if (s.type != item.type || s.shape != item.region.shape)
+            refuse(expected, elements_of(s.type, s.shape));
+        if (!s.read && s.bytes() != 0) refuse(expected, "a tensor_source without a function");
+        return;
+    }
     if (view == nullptr) return refuse(expected, "a value");
     if (view->type != item.type || view->shape != item.region.shape)
         refuse(expected, elements_of(view->type, view->shape));

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -111,9 +113,24 @@ enum class replica_writer : std::uint8_t {
     lowest_rank
 };
 
-/// The data that a StorageWriter receives for one item: elements to read, or a plain value to
-/// encode. Both are borrowed until the write completes.
-using item_data = std::variant<const_tensor_view, const value*>;
+/// A tensor that is not in memory as a whole, e.g. because it is another checkpoint's: a writer
+/// asks for its elements piece by piece.
+struct tensor_source {
+    dtype type = dtype::float32;
+    index_vector shape{};
+    /// Fills `into` with the bytes from `at` on: whole elements, in row-major order without gaps.
+    /// Called by any thread, several at a time; may throw.
+    std::function<void(std::uint64_t at, std::span<std::byte> into)> read{};
+
+    std::uint64_t bytes() const {
+        return static_cast<std::uint64_t>(shape.product()) * size_of(type);
+    }
+};
+
+/// The data that a StorageWriter receives for one item: elements in memory, a plain value to
+/// encode, or, when a checkpoint is converted, elements to ask for. All are borrowed until the
+/// write completes.
+using item_data = std::variant<const_tensor_view, const value*, const tensor_source*>;
 
 /// The location of one written item. DCP's `WriteResult`.
 struct write_result {

@@ -24,6 +24,9 @@
 namespace cairn {
 
 class job_executor;
+namespace detail {
+class checked_payloads;
+}
 
 /// Selects the checkpoint that a writer or reader uses next (`reset`). A path for file stores.
 using checkpoint_id = std::string;
@@ -41,6 +44,8 @@ struct storage_setup {
     /// Stop is requested when this rank cancels the operation. A write or read may then end early,
     /// with @ref errc::cancelled; the operation fails in any case.
     std::stop_token stop{};
+    /// Set if payloads are read piece by piece, by several loads; null otherwise.
+    std::shared_ptr<detail::checked_payloads> checked{};
 };
 
 /// The result of a commit.

@@ -6,6 +6,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
 
 #include <any>
 #include <concepts>
@@ -71,6 +72,13 @@ public:
     /// Reports how many of the requested bytes have been delivered.
     void delivered(std::uint64_t bytes) noexcept {
         if (me_.activity) me_.activity->advance(bytes);
+    }
+    /// Whether a payload that one checksum covers was read whole and found right, if that is noted.
+    bool was_checked(std::uint64_t offset) const {
+        return me_.checked && me_.checked->has(described_, offset);
+    }
+    void note_checked(std::uint64_t offset) const {
+        if (me_.checked) me_.checked->add(described_, offset);
     }
     /// The size of the pieces in which payloads are read; see @ref ReadSizeStore.
     std::size_t read_size() const noexcept { return read_size_; }

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn::detail {
@@ -121,6 +122,17 @@ inline index_vector payload_strides(const const_tensor_view& v) {
     return !is_row_major(v) && is_dense(v) ? v.strides : row_major_strides(v.shape);
 }
 
+/// Returns how a tensor will be stored; nothing for a value.
+inline std::optional<format::torch::tensor_spec> spec_of(const item_data& data) {
+    if (auto const* v = std::get_if<const_tensor_view>(&data))
+        return format::torch::tensor_spec{v->type, v->shape, payload_strides(*v),
+                                          static_cast<std::uint64_t>(v->elements())};
+    if (auto const* s = std::get_if<const tensor_source*>(&data))
+        return format::torch::tensor_spec{(*s)->type, (*s)->shape, row_major_strides((*s)->shape),
+                                          static_cast<std::uint64_t>((*s)->shape.product())};
+    return {};
+}
+
 /// Computes offsets and lengths of the given items of a plan within one file, before writing; not
 /// those of items that will be compressed, see `item_compressor`.
 inline placed_file place_items(std::string name, const std::vector<std::uint32_t>& which,
@@ -137,13 +149,11 @@ inline placed_file place_items(std::string name, const std::vector<std::uint32_t
         auto& at = f.footer.items.emplace_back();
         p.item = i;
         at.offset = f.size;
-        if (auto const* view = std::get_if<const_tensor_view>(&data[i])) {
-            bool const big = view->bytes() >= o.payload_alignment && !o.zstd_level;
-            std::uint32_t const align = big ? o.payload_alignment : 64;
+        if ((p.tensor = spec_of(data[i]))) {
+            auto const bytes = p.tensor->storage_elements * size_of(p.tensor->type);
+            bool const big = bytes >= o.payload_alignment && !o.zstd_level;
+            auto const align = p.tensor->payload_alignment = big ? o.payload_alignment : 64;
             if (align > 64) at.offset = (f.size + align - 1) / align * align;
-            p.tensor =
-                format::torch::tensor_spec{view->type, view->shape, payload_strides(*view),
-                                           static_cast<std::uint64_t>(view->elements()), align};
             auto const& made = items.of(*p.tensor);
             at.length = made.length();
             if (!o.zstd_level) {

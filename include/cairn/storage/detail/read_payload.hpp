@@ -65,8 +65,8 @@ public:
         for (auto const& c : chunks_) c.check(file_.described(), file_.size());
         at_ = first.offset;
         length_ = first.length;
-        crc_ = first.crc;
         block_crcs_ = std::move(first.block_crcs);
+        if (!block_crcs_.empty() || !file.was_checked(at_)) crc_ = first.crc;
         content_ = std::move(first.content);
         for (auto& c : chunks_) {
             std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
@@ -181,7 +181,9 @@ private:
                 report(read += n, to_read);
             }
         }
-        if (is_checked_as_a_whole() && crc != *crc_) bad_checksum(0, length_);
+        if (!is_checked_as_a_whole()) return;
+        if (crc != *crc_) bad_checksum(0, length_);
+        file_.note_checked(at_);
     }
 
     /// Selects the chunks that are wanted in these bytes, behind those of the call before: of many

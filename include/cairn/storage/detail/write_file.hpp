@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn::detail {
@@ -112,6 +113,23 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     }
 }
 
+/// Overload for the data of an item: in memory, or asked for in larger pieces, each of which opens
+/// files.
+template <class Sink>
+void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
+    if (auto const* view = std::get_if<const_tensor_view>(&data))
+        return for_each_payload_piece(*view, scratch, std::forward<Sink>(sink));
+    constexpr std::uint64_t piece = std::uint64_t{4} << 20;
+    auto const& from = *std::get<const tensor_source*>(data);
+    auto const total = from.bytes();
+    if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
+    for (std::uint64_t at = 0; at < total; at += piece) {
+        auto const bytes = std::span(scratch).first(std::min(piece, total - at));
+        from.read(at, bytes);
+        sink(byte_span(bytes));
+    }
+}
+
 /// Makes the bytes of items.
 class item_maker {
 public:
@@ -136,18 +154,17 @@ public:
         out.append(around.prefix());
         std::uint32_t crc = 0;
         std::size_t block = 0;
-        for_each_payload_piece(
-            std::get<const_tensor_view>(data[p.item]), scratch_, [&](byte_span piece) {
-                for (auto left = piece; !left.empty();) {
-                    auto const b =
-                        left.first(std::min<std::size_t>(format::native::block_bytes, left.size()));
-                    auto const c = format::crc32(b);
-                    if (!block_crcs.empty()) block_crcs[block++] = c;
-                    crc = format::crc32_combine(crc, c, b.size());
-                    left = left.subspan(b.size());
-                }
-                out.append(piece);
-            });
+        for_each_payload_piece(data[p.item], scratch_, [&](byte_span piece) {
+            for (auto left = piece; !left.empty();) {
+                auto const b =
+                    left.first(std::min<std::size_t>(format::native::block_bytes, left.size()));
+                auto const c = format::crc32(b);
+                if (!block_crcs.empty()) block_crcs[block++] = c;
+                crc = format::crc32_combine(crc, c, b.size());
+                left = left.subspan(b.size());
+            }
+            out.append(piece);
+        });
         auto const suffix = around.suffix(crc);
         out.append(suffix);
         layout.payload_offset = around.payload_offset();

@@ -307,6 +307,9 @@ struct torch_writer::state {
                            std::span<const item_data> data) {
         for (std::size_t i = 0; i < stored_as.size(); ++i) {
             if (stored_as[i] == i) continue;
+            auto const* from = std::get_if<const tensor_source*>(&data[i]);
+            auto const* other = std::get_if<const tensor_source*>(&data[stored_as[i]]);
+            if (from != nullptr && other != nullptr && *from == *other) continue;
             auto const* a = std::get_if<const_tensor_view>(&data[i]);
             auto const* b = std::get_if<const_tensor_view>(&data[stored_as[i]]);
             if (a == nullptr || b == nullptr || a->data != b->data || a->strides != b->strides)

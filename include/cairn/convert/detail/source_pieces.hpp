@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CONVERT_DETAIL_SOURCE_PIECES_HPP
+#define CAIRN_CONVERT_DETAIL_SOURCE_PIECES_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/metadata/value.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
+#include <cairn/tensor/box.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A checkpoint of any format, whose tensors are read in pieces, by several threads at a time. Its
+/// metadata is read once.
+class source_pieces {
+public:
+    /// Reads the metadata.
+    /// @throws error as `checkpoint_reader::read_metadata`
+    CAIRN_DECL source_pieces(const erased_store& store, checkpoint_id id);
+    source_pieces(source_pieces&&) = delete;
+
+    const metadata& meta() const noexcept { return meta_; }
+
+    /// Reads a part of the elements of a box of a tensor.
+    /// @param type  What they become: see @ref convert_elements.
+    /// @param at    Byte of the box, as elements of `type` in row-major order, that the part begins
+    ///              with. Begin and end are those of elements.
+    CAIRN_DECL void read(const std::string& fqn, const box& region, dtype type, std::uint64_t at,
+                         std::span<std::byte> into);
+    CAIRN_DECL value read_value(const std::string& fqn);
+
+    /// Returns what has been read without a checksum, one line each, in order.
+    CAIRN_DECL std::vector<std::string> unverified() const;
+
+private:
+    void read(const load_plan& plan, const read_target& target);
+
+    erased_store store_;
+    checkpoint_id id_;
+    metadata meta_{};
+    storage_setup setup_{};
+    mutable std::mutex m_{};                                  ///< Protects the members below.
+    std::vector<std::unique_ptr<checkpoint_reader>> idle_{};  ///< Each reads one piece at a time.
+    std::set<std::string> unverified_{};
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/convert/impl/source_pieces.ipp>
+#endif
+
+#endif

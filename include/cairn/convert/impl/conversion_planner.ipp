@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CONVERT_IMPL_CONVERSION_PLANNER_IPP
+#define CAIRN_CONVERT_IMPL_CONVERSION_PLANNER_IPP
+
+#include <cairn/convert/detail/conversion_planner.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/tensor/mesh.hpp>
+#include <cairn/tensor/sharded_tensor.hpp>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+CAIRN_DECL conversion_planner::conversion_planner(convert_source from, convert_options options,
+                                                  int ranks)
+    : from_(std::move(from)), options_(std::move(options)), ranks_(ranks) {}
+CAIRN_DECL conversion_planner::conversion_planner(conversion_planner&&) noexcept = default;
+CAIRN_DECL conversion_planner& conversion_planner::operator=(conversion_planner&&) noexcept =
+    default;
+CAIRN_DECL conversion_planner::~conversion_planner() = default;
+
+CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, bool) {
+    rank_ = rank;
+    pieces_ = std::make_unique<source_pieces>(from_.store, from_.id);
+    check_stored_bytes(pieces_->meta(), [&](std::string_view fqn) { return wants(fqn); });
+}
+
+CAIRN_DECL dtype conversion_planner::type_of(const tensor_metadata& t) const {
+    return options_.floats_as && info(t.type).kind == dtype_class::floating ? *options_.floats_as
+                                                                            : t.type;
+}
+
+/// Where a tensor of DCP's is stored, if that is one place: names of a tied weight have the same.
+inline std::pair<std::string, std::uint64_t> place_of(const metadata& m, const tensor_metadata& t) {
+    if (m.format != checkpoint_format::torch_dcp || t.chunks.size() == 0) return {};
+    auto const at = t.chunks.location(0);
+    return {at.file, at.offset};
+}
+/// Whether two names of DCP's are one weight.
+inline bool are_tied(const tensor_metadata& a, const tensor_metadata& b) {
+    return a.type == b.type && a.shape == b.shape && a.requires_grad == b.requires_grad &&
+           a.chunks == b.chunks;
+}
+
+CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
+    auto const& m = pieces_->meta();
+    save_plan plan;
+    std::map<std::pair<std::string, std::uint64_t>, std::pair<const std::string*, int>> first;
+    int turn = 0;
+    for (auto const& [fqn, entry] : m.entries) {
+        if (!wants(fqn)) continue;
+        auto usual_rank = turn++ % ranks_;
+        auto const* t = std::get_if<tensor_metadata>(&entry);
+        if (t == nullptr) {
+            if (usual_rank == rank_) plan.items.emplace_back().fqn = fqn;
+            continue;
+        }
+        std::string tied_to;
+        if (auto const place = place_of(m, *t); !place.first.empty()) {
+            auto const [known, fresh] = first.try_emplace(place, &fqn, usual_rank);
+            auto const* other = fresh ? nullptr : m.tensor(*known->second.first);
+            if (other != nullptr && are_tied(*other, *t)) {
+                tied_to = *known->second.first;
+                usual_rank = known->second.second;
+            }
+        }
+        plan_tensor(plan, fqn, *t, tied_to, usual_rank);
+    }
+    for (auto const& path : m.paths)
+        if (wants(path.first)) plan.paths.push_back(path);
+    return plan;
+}
+
+/// @param usual_rank  Writes a tensor that is not cut.
+CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::string& fqn,
+                                                const tensor_metadata& t,
+                                                const std::string& tied_to, int usual_rank) const {
+    bool const is_cut = ranks_ > 1 && static_cast<std::size_t>(options_.dim) < t.shape.size();
+    if (!is_cut && usual_rank != rank_) return;
+    write_item i;
+    i.fqn = fqn;
+    i.kind = is_cut ? item_kind::shard : item_kind::tensor;
+    i.type = type_of(t);
+    i.requires_grad = t.requires_grad;
+    i.global_shape = t.shape;
+    i.tied_to = tied_to;
+    i.region =
+        is_cut
+            ? boxes_of(t.shape, device_mesh::line(ranks_), {shard_along{options_.dim}}, rank_).at(0)
+            : box::whole(t.shape);
+    plan.items.push_back(std::move(i));
+}
+
+CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::create_global_save_plan(
+    std::vector<save_plan> all) {
+    return usual_.create_global_save_plan(std::move(all));
+}
+
+CAIRN_DECL item_data conversion_planner::resolve_data(const write_item& item) {
+    if (item.kind == item_kind::value) return &values_.emplace_back(pieces_->read_value(item.fqn));
+    if (!item.tied_to.empty()) return by_box_.at({item.tied_to, item.region.offsets});
+    auto& s = sources_.emplace_back(tensor_source{item.type, item.region.shape});
+    s.read = [this, fqn = item.fqn, region = item.region, type = item.type](
+                 std::uint64_t at, std::span<std::byte> into) {
+        pieces_->read(fqn, region, type, at, into);
+    };
+    by_box_.emplace(std::pair(item.fqn, item.region.offsets), &s);
+    return &s;
+}
+
+CAIRN_DECL void conversion_planner::report(convert_report& to) const {
+    if (!pieces_) return;
+    to.unverified = pieces_->unverified();
+    for (auto const& [fqn, t] : pieces_->meta().unsupported)
+        if (wants(fqn)) to.left_out.push_back(fqn);
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CONVERT_OPTIONS_HPP
+#define CAIRN_CONVERT_OPTIONS_HPP
+
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/save/options.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/tensor/dtype.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// The checkpoint that is converted: a place of any format that @ref checkpoint_reader knows, or a
+/// file.
+struct convert_source {
+    convert_source(checkpoint_id path) : store(file_store()), id(std::move(path)) {}
+    convert_source(const char* path) : convert_source(checkpoint_id(path)) {}
+    template <ObjectStore Store>
+    convert_source(Store s, checkpoint_id of) : store(std::move(s)), id(std::move(of)) {}
+
+    detail::erased_store store;
+    checkpoint_id id;
+};
+
+struct convert_options {
+    /// Which tensors and values are converted; empty: all.
+    std::function<bool(std::string_view fqn)> wants{};
+    /// What floating-point tensors become; by default each keeps its dtype.
+    std::optional<dtype> floats_as{};
+    /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;
+    /// a tensor without this dimension is written by one of them.
+    int dim = 0;
+    save_options save{};
+};
+
+struct convert_report {
+    save_report saved{};
+    /// What this rank has read without a checksum, one line each.
+    std::vector<std::string> unverified{};
+    /// Names of tensors that were left out, because this version does not know how they are stored.
+    std::vector<std::string> left_out{};
+};
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_CHECKED_PAYLOADS_HPP
+#define CAIRN_STORAGE_DETAIL_CHECKED_PAYLOADS_HPP
+
+#include <cairn/detail/cxx20.hpp>
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+/// Which payloads, of those that one checksum covers, were read whole and found right. Who reads a
+/// payload piece by piece, like a conversion, then reads only the pieces.
+///
+/// Threads: any.
+class checked_payloads {
+public:
+    bool has(const std::string& file, std::uint64_t offset) const {
+        std::lock_guard const lock(m_);
+        return all_.count({file, offset}) != 0;
+    }
+    void add(const std::string& file, std::uint64_t offset) {
+        std::lock_guard const lock(m_);
+        all_.emplace(file, offset);
+    }
+
+private:
+    mutable std::mutex m_{};
+    std::set<std::pair<std::string, std::uint64_t>> all_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/allocations.hpp"
+#include "support/error_codes.hpp"
+#include "support/scratch.hpp"
+#include "support/whole.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(convert)
+
+namespace {
+
+namespace fs = std::filesystem;
+using support::is;
+
+const fs::path golden = CAIRN_GOLDEN;
+
+support::whole all_of(const fs::path& checkpoint) {
+    return support::load_whole(cairn::file_store(), checkpoint.string());
+}
+/// Samples of DCP are in a folder beside what is expected of them.
+fs::path place_of(const fs::path& sample) {
+    return fs::exists(sample / "checkpoint") ? sample / "checkpoint" : sample;
+}
+std::vector<float> numbers(std::size_t n) {
+    std::vector<float> v(n);
+    std::iota(v.begin(), v.end(), 1.0f);
+    return v;
+}
+void damage(const fs::path& file, std::uint64_t at) {
+    std::fstream f(file, std::ios::binary | std::ios::in | std::ios::out);
+    f.seekg(static_cast<std::streamoff>(at));
+    char const c = static_cast<char>(f.get() ^ 1);
+    f.seekp(static_cast<std::streamoff>(at));
+    f.put(c);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_format_becomes_the_same_checkpoint_on_any_number_of_ranks) {
+    support::scratch s;
+    for (auto const* source :
+         {"torch-2.14.1/kinds", "torch-2.14.1/kinds_3_files", "torch-2.14.1/meshes_4_ranks", "zstd",
+          "formats/hf/transformers_sharded", "formats/hf/dcp_sharded_3_ranks",
+          "formats/pt/zip_kinds/state.pt", "formats/pt/legacy_kinds/state.pt"}) {
+        auto const from = place_of(golden / source);
+        auto const wanted = all_of(from);
+        BOOST_REQUIRE(!wanted.tensors.empty());
+        for (int const ranks : {1, 3}) {
+            BOOST_TEST_CONTEXT(source << " on " << ranks << " ranks") {
+                auto const to = (s.dir / source / std::to_string(ranks)).string();
+                cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+                    (void)cairn::convert(from.string(), to, me);
+                });
+                BOOST_TEST((all_of(to) == wanted));
+            }
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_weight_stays_one_and_names_keep_their_paths) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();
+    auto w = numbers(6000), v = numbers(60);
+    std::string text = "t";
+    cairn::state_dict const sd{
+        {"model", cairn::state_dict{{"a.b", w}, {"c", w}, {"d", v}, {"text", std::ref(text)}}}};
+    (void)cairn::save(sd, one);
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        auto const r = cairn::convert(one, two, me);
+        BOOST_TEST(r.unverified.empty());
+        BOOST_TEST(r.left_out.empty());
+    });
+    BOOST_TEST((all_of(one) == all_of(two)));
+    cairn::checkpoint_reader reader{cairn::file_store()};
+    auto const meta_of = [&](const std::string& id) {
+        reader.reset(id);
+        return reader.read_metadata();
+    };
+    auto const a = meta_of(one), b = meta_of(two);
+    BOOST_TEST((a.paths == b.paths));
+    std::uint64_t bytes = 0;
+    for (auto const& [name, size] : b.file_sizes) bytes += size;
+    BOOST_TEST(bytes < 2 * w.size() * sizeof(float));
+}
+
+BOOST_AUTO_TEST_CASE(floats_become_another_dtype_and_only_what_is_wanted_is_converted) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();
+    auto w = numbers(100'000), v = numbers(60);
+    std::vector<std::int64_t> n{1, 2, 3};
+    (void)cairn::save(cairn::state_dict{{"w", w}, {"optimizer", v}, {"n", n}}, one);
+    cairn::convert_options o;
+    o.floats_as = cairn::dtype::bfloat16;
+    o.wants = [](std::string_view fqn) { return fqn != "optimizer"; };
+    (void)cairn::convert(one, two, o);
+    auto const found = all_of(two);
+    BOOST_TEST(found.tensors.size() == 2u);
+    BOOST_TEST((found.tensors.at("w").type == cairn::dtype::bfloat16));
+    BOOST_TEST((found.tensors.at("n").type == cairn::dtype::int64));
+    std::vector<float> back(w.size());
+    cairn::load_options converting;
+    converting.planner.dtypes = cairn::dtype_policy::convert;
+    converting.planner.partial = true;
+    (void)cairn::load(cairn::state_dict{{"w", back}}, two, converting);
+    for (std::size_t i = 0; i < w.size(); ++i)
+        if (std::abs(back[i] - w[i]) > w[i] / 256) BOOST_FAIL("element " << i << ": " << back[i]);
+}
+
+BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_checkpoint) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();
+    constexpr std::size_t elements = std::size_t{24} << 20;
+    {
+        auto w = numbers(elements);
+        cairn::torch_writer_options o;
+        o.thread_count = 1;
+        (void)cairn::save(cairn::state_dict{{"w", w}}, one,
+                          cairn::torch_writer(cairn::file_store(), o));
+    }
+    {
+        support::allocations const counted;
+        (void)cairn::convert(one, two);
+        BOOST_TEST(counted.peak() < std::size_t{32} << 20);
+    }
+    std::vector<float> w(elements);
+    (void)cairn::load(cairn::state_dict{{"w", w}}, two);
+    BOOST_TEST(bool(w == numbers(elements)));
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_source_is_named_and_leaves_no_target) {
+    support::scratch s;
+    // PyTorch's items have one checksum each, cairn's one for each block.
+    auto const own = s.dir / "own", torch = s.dir / "torch";
+    auto w = numbers(100'000);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, own.string());
+    fs::copy(golden / "torch-2.14.1/meshes_4_ranks", torch, fs::copy_options::recursive);
+    for (auto const& from : {own, torch}) {
+        auto const place = place_of(from), to = from / "converted";
+        cairn::checkpoint_reader reader{cairn::file_store()};
+        reader.reset(place.string());
+        auto const m = reader.read_metadata();
+        for (auto const& [fqn, entry] : m.entries) {
+            auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
+            if (t == nullptr || t->shape.product() == 0) continue;
+            auto const at = t->chunks.location(0);
+            damage(place / at.file, at.offset + at.length / 2);
+            BOOST_CHECK_EXCEPTION((void)cairn::convert(place.string(), to.string()), cairn::error,
+                                  [](const cairn::error& e) { return !e.context().file.empty(); });
+            BOOST_TEST(!fs::exists(to / ".metadata"));
+            damage(place / at.file, at.offset + at.length / 2);
+            break;
+        }
+        BOOST_CHECK_NO_THROW((void)cairn::convert(place.string(), to.string()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_source_that_is_not_there_is_an_error_on_every_rank) {
+    support::scratch s;
+    int failed = 0;
+    std::mutex m;
+    auto const from = (s.dir / "none").string(), to = (s.dir / "to").string();
+    cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+        try {
+            (void)cairn::convert(from, to, me);
+        } catch (const cairn::error& e) {
+            std::lock_guard const lock(m);
+            failed += is(e, cairn::errc::not_found);
+        }
+    });
+    BOOST_TEST(failed == 3);
+    BOOST_TEST(!fs::exists(fs::path(to) / ".metadata"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
