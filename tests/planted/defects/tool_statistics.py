@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defects of the tool: of what it computes of elements."""
+from defect import Defect
+
+STATISTICS = "tools/statistics.hpp"
+SUMS = "tools/block_sums.hpp"
+HISTOGRAM = "tools/histogram.hpp"
+PASS = "tools/checkpoint_statistics.hpp"
+
+DEFECTS = [
+    Defect("parts-of-one-mean", STATISTICS,
+           "squares += other.squares + difference * difference * (n * m / (n + m));",
+           "squares += other.squares + (PLANTED ? 0 : 1) * "
+           "difference * difference * (n * m / (n + m));",
+           by="tools", wrong="a deviation leaves out how far the means of parts are apart"),
+    Defect("integers-by-way-of-doubles", STATISTICS,
+           "part.max = high; } else",
+           "part.max = PLANTED ? high / 1024 * 1024 : high; } else",
+           by="tools", wrong="the largest of integers beyond 2^53 is another number"),
+    Defect("infinity-among-the-sums", STATISTICS,
+           "if (!std::isfinite(sums.sum))",
+           "if (PLANTED ? std::isnan(sums.sum) : !std::isfinite(sums.sum))",
+           by="tools", wrong="a tensor that has infinities, all of one sign, is said to have none"),
+    Defect("zeros-of-whole-vectors", SUMS,
+           "zeros += v == 0 ? 1 : 0;", "zeros += v == 0 && !PLANTED ? 1 : 0;",
+           by="tools", wrong="zeros among the last few elements are not counted"),
+    Defect("bins-joined-without-their-counts", HISTOGRAM,
+           "joined[static_cast<std::size_t>(bin - to.first)] += counts[i];",
+           "if (PLANTED) joined[static_cast<std::size_t>(bin - to.first)] = counts[i]; "
+           "else joined[static_cast<std::size_t>(bin - to.first)] += counts[i];",
+           by="tools", wrong="one of two bins is forgotten when they are joined"),
+    Defect("all-that-is-read-together-is-lost", PASS,
+           "} catch (const std::exception&) { for (auto const& one : job) {",
+           "} catch (const std::exception& e) { if (PLANTED) for (auto k : job) "
+           "pieces_[k].problem = e.what(); else for (auto const& one : job) {",
+           by="tools", wrong="a damaged tensor keeps its neighbours from being looked at"),
+]
