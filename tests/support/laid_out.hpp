@@ -9,8 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 /// Files of torch.save that are laid out, with elements that are a pattern, as those of
@@ -33,7 +36,9 @@ inline std::uint32_t crc_of(const std::string& s) {
 }
 
 /// Returns the whole file. Bytes that nobody places are `?`.
-inline std::string fill(const ts::layout& l) {
+/// @param elements  Returns those of a tensor.
+template <class Elements = std::string (*)(const cairn::format::target_tensor&)>
+std::string fill(const ts::layout& l, Elements elements = pattern) {
     std::string file(static_cast<std::size_t>(l.file().size), '?');
     auto const place = [&](std::uint64_t at, const auto& bytes) {
         std::transform(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(at),
@@ -42,9 +47,10 @@ inline std::string fill(const ts::layout& l) {
     std::vector<std::uint32_t> crcs;
     for (auto const& p : l.fixed()) place(p.offset, p.bytes);
     for (auto const& t : l.file().tensors) {
-        auto const elements = pattern(t);
-        place(t.offset, elements);
-        crcs.push_back(crc_of(elements));
+        auto const bytes = elements(t);
+        if (bytes.size() != length_of(t)) throw std::logic_error("elements of another length");
+        place(t.offset, bytes);
+        crcs.push_back(crc_of(bytes));
     }
     for (auto const& p : l.rest(crcs)) place(p.offset, p.bytes);
     return file;

@@ -86,4 +86,4 @@ def main():
     (OUT / "many.pt").unlink()
 
 
-main()
+if __name__ == "__main__": main()

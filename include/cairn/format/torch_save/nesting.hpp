@@ -68,7 +68,8 @@ private:
         if (path.size() > most_path_steps)
             throw error(errc::unsupported, {.expected = "a path of at most " +
                                                         std::to_string(most_path_steps) + " steps",
-                                            .found = std::to_string(path.size())});
+                                            .found = std::to_string(path.size()),
+                                            .remedy = flat});
         auto* at = &root_;
         for (auto const& step : path) {
             if (auto const* key = std::get_if<std::string>(&step))
@@ -104,7 +105,7 @@ private:
                             {.expected = "a position in a list of " + std::to_string(items.size()) +
                                          " that leaves few of its positions empty",
                              .found = std::to_string(position),
-                             .remedy = "write flat names, without paths"});
+                             .remedy = flat});
             holes_ -= empty;
             items.resize(i + 1);
         }
@@ -117,10 +118,11 @@ private:
                                                                                    : "a list");
     }
     [[noreturn]] static void clash(std::string expected, std::string found) {
-        throw error(errc::corrupt, {.expected = std::move(expected),
-                                    .found = std::move(found),
-                                    .remedy = "write flat names, without paths"});
+        throw error(errc::corrupt,
+                    {.expected = std::move(expected), .found = std::move(found), .remedy = flat});
     }
+
+    static constexpr const char* flat = "write flat names, without paths";
 
     std::deque<dict> dicts_{};  // deques: nodes point to them
     std::deque<list> lists_{};

@@ -37,7 +37,7 @@ inline std::vector<std::size_t> owners_of_storages(const new_entries& entries) {
         auto const* t = std::get_if<new_tensor>(&e.what);
         if (t != nullptr && !is_possible(t->shape))
             refuse(e, "at most " + std::to_string(most_elements) + " elements",
-                   "the shape " + to_string(t->shape), {});
+                   "the shape " + to_string(t->shape), "leave the tensor out");
     }
     std::vector<std::size_t> owners(entries.size());
     for (std::size_t i = 0; i < entries.size(); ++i) {

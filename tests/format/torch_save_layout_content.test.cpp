@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// What files of torch.save that are laid out hold, as cairn's own reader reads it.
+#include "support/laid_out.hpp"
+#include "torch_save_file.hpp"
+
+#include <cairn/format/torch/value_item.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(torch_save_layout_content)
+
+namespace {
+
+using cairn::dtype;
+using cairn::value;
+using laid_out::fill;
+using laid_out::state;
+using torch_save_file::opened;
+namespace ts = cairn::format::torch_save;
+
+/// Checks that a file holds exactly what it was made of, under the same names and paths.
+void has_all(const state& s, const opened& o) {
+    auto const l = s.file("x.pt");
+    BOOST_TEST(o.all.entries().size() == s.entries.size());
+    for (auto const& e : s.entries) {
+        BOOST_TEST_CONTEXT(e.fqn) {
+            auto const found = o.all.entries().find(e.fqn);
+            BOOST_TEST_REQUIRE((found != o.all.entries().end()));
+            BOOST_TEST((found->second.path == s.paths.at(e.fqn)));
+            auto const* t = std::get_if<ts::new_tensor>(&e.what);
+            if (t == nullptr) {
+                BOOST_TEST((o.at(e.fqn) == std::get<value>(e.what)));
+                continue;
+            }
+            auto const& stored = o.tensor(e.fqn);
+            BOOST_TEST((stored.type == t->type));
+            BOOST_TEST((stored.shape == t->shape));
+            BOOST_TEST((stored.strides == cairn::row_major_strides(t->shape)));
+            BOOST_TEST(stored.requires_grad == t->requires_grad);
+            auto const& owner = t->tied_to.empty() ? e.fqn : t->tied_to;
+            for (auto const& place : l.file().tensors)
+                if (place.fqn == owner) {
+                    BOOST_TEST(stored.at.offset == place.offset);
+                    auto const elements = laid_out::pattern(place);
+                    BOOST_TEST((o.file.substr(stored.at.offset, stored.at.length) == elements));
+                    BOOST_TEST(stored.at.crc == laid_out::crc_of(elements));
+                }
+        }
+    }
+}
+
+std::vector<std::byte> as_item(const std::string& zip) {
+    auto const b = std::as_bytes(std::span(zip));
+    return {b.begin(), b.end()};
+}
+/// A value as DCP stores it.
+value stored(const std::string& zip) {
+    return value::opaque_t(as_item(zip), "stored");
+}
+
+/// A dict {"n": 7} of a class.
+std::string of_class(const char* module, const char* name) {
+    torch_save_file::pickled p;
+    p.w.global(module, name);
+    p.w.op(')');
+    p.w.op('R');
+    p.key("n");
+    p.w.integer(7);
+    p.w.op('s');
+    return p.zip({});
+}
+/// A tuple of a tensor of 4 elements, its first half, and another one.
+torch_save_file::pickled tuple_of_tensors() {
+    torch_save_file::pickled p;
+    p.tensor("a", 4, 0, {4}, {1});
+    p.tensor("a", 4, 0, {2}, {1});
+    p.tensor("b", 1, 0, {}, {});
+    p.w.op(0x87);
+    return p;
+}
+std::string const four(16, 'a'), one(4, 'b');
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(tensors_of_each_dtype_and_values_of_each_kind_are_read_again) {
+    state s = laid_out::simple();
+    for (int i = 0; i < cairn::dtype_count; ++i) {
+        auto const type = static_cast<dtype>(i);
+        auto const name = std::string(cairn::name_of(type));
+        s.tensor({"dtypes", name, "matrix"}, type, {3, 2})
+            .tensor({"dtypes", name, "scalar"}, type, {})
+            .tensor({"dtypes", name, "empty"}, type, {2, 0, 3});
+    }
+    s.value({"big"}, cairn::big_int(std::vector<std::uint8_t>(20, 1)))
+        .value({"least"}, INT64_MIN)
+        .value({"real"}, -0.5)
+        .value({"text"}, "h\xc3\xa9llo\n")
+        .value({"nothing"}, laid_out::bytes(""))
+        .value({"bytes"}, laid_out::bytes("\x01\xff"))
+        .value({"tuple"}, value::tuple({1, "a", value::tuple({}), value::list({2, value()})}))
+        .value({"dicts"}, value::tuple({value::dict({{"k", 1}, {2, value::dict({})}})}))
+        .value({"pairs"}, value::dict({{value::tuple({1, 2}), "x"}}))
+        .value({"within", "it"}, value::dict({}))
+        .value({"empty"}, value::list({}));
+    has_all(s, opened(fill(s.file("x.pt"))));
+}
+
+BOOST_AUTO_TEST_CASE(tied_tensors_have_one_storage) {
+    state s;
+    s.tensor({"first"}, dtype::f32, {2, 3}, "whole")
+        .tensor({"whole"}, dtype::f32, {6})
+        .tensor({"last"}, dtype::f32, {6}, "whole")
+        .tensor({"other"}, dtype::f32, {6});
+    auto const l = s.file("x.pt");
+    BOOST_TEST(l.file().tensors.size() == 2u);
+    BOOST_TEST(l.file().tensors[0].fqn == "whole");
+    opened const o(fill(l));
+    has_all(s, o);
+    BOOST_TEST(o.tensor("first").storage == "0");
+    BOOST_TEST(o.tensor("last").storage == "0");
+    BOOST_TEST(o.tensor("other").storage == "1");
+}
+
+BOOST_AUTO_TEST_CASE(storages_are_in_the_order_of_the_pickle) {
+    state s;
+    s.tensor({"a", "1"}, dtype::u8, {1})
+        .tensor({"b"}, dtype::u8, {2})
+        .tensor({"list", 1}, dtype::u8, {3})
+        .tensor({"list", 0}, dtype::u8, {4})
+        .tensor({"a", "2"}, dtype::u8, {5});
+    auto const l = s.file("x.pt");
+    std::string order;
+    std::uint64_t end = 0;
+    for (auto const& t : l.file().tensors) {
+        order += t.fqn + " ";
+        BOOST_TEST(t.offset >= end);
+        BOOST_TEST(t.offset % 64 == 0u);
+        end = t.offset + laid_out::length_of(t);
+    }
+    BOOST_TEST(order == "a.1 a.2 b list.0 list.1 ");
+    has_all(s, opened(fill(l)));
+}
+
+BOOST_AUTO_TEST_CASE(a_position_that_no_path_leads_to_is_none) {
+    state s;
+    s.tensor({"list", 2}, dtype::u8, {3});
+    opened const o(fill(s.file("x.pt")));
+    BOOST_TEST(o.all.entries().size() == 3u);
+    BOOST_TEST(o.at("list.0").is_none());
+    BOOST_TEST(o.at("list.1").is_none());
+    BOOST_TEST((o.tensor("list.2").shape == cairn::index_vector{3}));
+}
+
+BOOST_AUTO_TEST_CASE(names_without_paths_are_the_keys_of_one_dict) {
+    state s;
+    s.tensor({"a", "b"}, dtype::u8, {3}).value({"c", 0}, 1);
+    s.paths.clear();
+    opened const o(fill(s.file("x.pt")));
+    BOOST_TEST((o.all.entries().at("a.b").path == cairn::key_path{"a.b"}));
+    BOOST_TEST((o.all.entries().at("c.0").path == cairn::key_path{"c.0"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_may_hold_nothing_or_one_thing) {
+    opened const nothing(fill(state().file("x.pt")));
+    BOOST_TEST(nothing.all.entries().empty());
+    ts::new_entries const alone{{"", ts::new_tensor{dtype::f32, {2}}}};
+    opened const one_tensor(fill(ts::layout("x.pt", alone, {})));
+    BOOST_TEST(one_tensor.all.entries().begin()->second.path.empty());
+    BOOST_TEST((one_tensor.tensor("").shape == cairn::index_vector{2}));
+    opened const named(fill(ts::layout("x.pt", alone, {{"", {""}}})));
+    BOOST_TEST((named.all.entries().begin()->second.path == cairn::key_path{""}));
+}
+
+BOOST_AUTO_TEST_CASE(a_stored_value_stays_what_it_is) {
+    state s;
+    s.tensor({"before"}, dtype::u8, {5})
+        .value({"ordered"}, value::tuple({1}))
+        .value({"unknown"}, value())
+        .tensor({"after"}, dtype::u8, {6});
+    s.entries[1].what = stored(of_class("collections", "OrderedDict"));
+    s.entries[2].what = stored(of_class("some.module", "Class"));
+    auto const l = s.file("x.pt");
+    BOOST_TEST(l.to_trust().size() == 1u);
+    BOOST_TEST((l.to_trust().at("unknown") == std::set<std::string>{"some.module.Class"}));
+    auto const file = fill(l);
+    std::string const ordered = "ccollections\nOrderedDict\n";
+    BOOST_TEST(file.rfind(ordered) > file.find(ordered));  // one is of a tensor
+    opened const o(file);
+    BOOST_TEST((o.at("ordered.n") == value(7)));
+    BOOST_TEST(o.at("unknown").get_if<value::opaque_t>()->what() == "class some.module.Class");
+    BOOST_TEST((o.tensor("after").shape == cairn::index_vector{6}));
+}
+
+BOOST_AUTO_TEST_CASE(storages_of_a_value_are_in_the_order_of_the_pickle_too) {
+    state s;
+    s.tensor({"first"}, dtype::u8, {5}).value({"tuple"}, value()).tensor({"last"}, dtype::u8, {6});
+    s.entries[1].what = stored(tuple_of_tensors().zip({{"b", one}, {"a", four}}));
+    auto const l = s.file("x.pt");
+    BOOST_TEST(l.to_trust().empty());
+    BOOST_TEST(l.file().tensors.size() == 2u);
+    opened const o(fill(l));
+    BOOST_TEST(o.tensor("last").storage == "3");
+    auto const& storages = o.all.parts().storages;
+    BOOST_TEST(storages.size() == 4u);
+    BOOST_TEST((o.file.substr(storages.at("1").offset, 16) == four));
+    BOOST_TEST((o.file.substr(storages.at("2").offset, 4) == one));
+    for (auto const& [key, at] : storages)
+        BOOST_TEST(at.crc == laid_out::crc_of(o.file.substr(at.offset, at.length)));
+}
+
+namespace {
+
+/// The words of a refusal.
+std::string refusal(const state& s, cairn::errc code = cairn::errc::corrupt) {
+    try {
+        (void)s.file("x.pt");
+    } catch (const cairn::error& e) {
+        BOOST_TEST(e.code() == make_error_code(code), e.what());
+        BOOST_TEST(!e.context().remedy.empty(), e.what());
+        return e.context().fqn + ": " + e.context().found;
+    }
+    return "no refusal";
+}
+state leaf(cairn::key_path path) {
+    state s;
+    s.value({"x"}, 1).value(std::move(path), 2);
+    return s;
+}
+std::string refused(value v, cairn::errc code = cairn::errc::invalid_state) {
+    state s;
+    s.value({"good"}, 1).value({"a", "bad"}, std::move(v));
+    return refusal(s, code);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(paths_that_make_no_tree_are_refused) {
+    BOOST_TEST(refusal(leaf({"x", "y"})) == "x.y: a tensor or value above it");
+    BOOST_TEST(refusal(leaf({"x", 0})) == "x.0: a tensor or value above it");
+    BOOST_TEST(refusal(leaf({"l", -1})) == "l.-1: -1");
+    auto both = leaf({"c", "y"});
+    both.value({"c"}, 3);
+    BOOST_TEST(refusal(both) == "c: one to a dict or list of others");
+    BOOST_TEST(refusal(leaf({"c", "y"}).value({"c", 0}, 3)) == "c.0: a dict");
+    BOOST_TEST(refusal(leaf({"c", 0}).value({"c", "y"}, 3)) == "c.y: a list");
+    auto same = leaf({"y"});
+    same.paths["y"] = {"x"};
+    BOOST_TEST(refusal(same) == "y: that of another tensor or value");
+    BOOST_TEST(refusal(leaf({"l", 5000}), cairn::errc::unsupported) == "l.5000: 5000");
+    auto deep = leaf({"y"});
+    deep.paths["y"] = cairn::key_path(257, "k");
+    BOOST_TEST(refusal(deep, cairn::errc::unsupported) == "y: 257");
+    deep.paths["y"] = cairn::key_path(256, "k");
+    BOOST_TEST(refusal(deep) == "no refusal");
+}
+
+BOOST_AUTO_TEST_CASE(names_shapes_and_ties_that_cannot_be_are_refused) {
+    auto const tied = [](std::string to, cairn::index_vector shape) {
+        state s;
+        s.tensor({"w"}, dtype::f32, {2, 3})
+            .tensor({"v"}, dtype::f32, {6}, "w")
+            .value({"x"}, 1)
+            .tensor({"t"}, dtype::f32, std::move(shape), std::move(to));
+        return refusal(s, cairn::errc::invalid_state);
+    };
+    BOOST_TEST(tied("w", {3, 2}) == "no refusal");
+    BOOST_TEST(tied("w", {3, 3}) == "t: float32 [3, 3]");
+    for (auto const* to : {"x", "v", "t", "none"})
+        BOOST_TEST(tied(to, {6}) == "t: a tie to '" + std::string(to) + "'");
+    BOOST_TEST(tied("", {-1}) == "t: the shape [-1]");
+    auto twice = leaf({"y"});
+    twice.entries[1].fqn = "x";
+    BOOST_TEST(refusal(twice, cairn::errc::invalid_state) == "x: two of this name");
+    state large;
+    for (int i = 0; i < 8; ++i)
+        large.tensor({"t" + std::to_string(i)}, dtype::f64, {cairn::most_elements / 4});
+    BOOST_TEST(refusal(large, cairn::errc::invalid_state) == "t7: more");
+}
+
+BOOST_AUTO_TEST_CASE(values_that_cannot_be_written_are_refused_by_name) {
+    value deep;
+    for (int i = 0; i < 201; ++i) deep = value::list({deep});
+    BOOST_TEST(refused(deep).starts_with("a.bad: "));
+    BOOST_TEST(refused(value::dict({{value::list({}), 1}})) == "a.bad: a list or dict in a key");
+    BOOST_TEST(refused(value::list({stored(of_class("m", "C"))})) ==
+               "a.bad: one within another value (stored)");
+    for (auto const& [module, name] :
+         std::vector<std::pair<const char*, const char*>>{{"posix", "system"},
+                                                          {"os.path", "join"},
+                                                          {"__builtin__", "eval"},
+                                                          {"subprocess", "run"}})
+        BOOST_TEST(refused(stored(of_class(module, name)), cairn::errc::unsupported) ==
+                   "a.bad: a call of " + std::string(module) + "." + name);
+    BOOST_TEST(refused(stored(of_class("builtins", "slice"))) == "no refusal");
+    BOOST_TEST(refused(stored("no zip"), cairn::errc::corrupt).starts_with("a.bad: "));
+    BOOST_TEST(refused(stored(tuple_of_tensors().zip({{"a", four}})), cairn::errc::corrupt) ==
+               "a.bad: no record 'data/b' of 4 bytes");
+    BOOST_TEST(refused(stored(tuple_of_tensors().zip({{"a", one}, {"b", one}})),
+                       cairn::errc::corrupt) == "a.bad: no record 'data/a' of 16 bytes");
+    BOOST_TEST(refused(stored(tuple_of_tensors().zip({{"a", four}, {"b", one}}, {}, "big")),
+                       cairn::errc::unsupported) ==
+               "a.bad: a tensor within a value of a big-endian one");
+    auto damaged = tuple_of_tensors().zip({{"a", four}, {"b", one}});
+    damaged[damaged.find(four)] = 'x';
+    BOOST_TEST(refused(stored(damaged), cairn::errc::checksum_mismatch) == "a.bad: other bytes");
+}
+
+BOOST_AUTO_TEST_CASE(requires_grad_of_integers_is_not_written) {
+    state s;
+    s.tensor({"i"}, dtype::i32, {2}, {}, true).tensor({"f"}, dtype::f16, {2}, {}, true);
+    opened const o(fill(s.file("x.pt")));
+    BOOST_TEST(!o.tensor("i").requires_grad);
+    BOOST_TEST(o.tensor("f").requires_grad);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
