@@ -65,10 +65,12 @@ def again(name, folder, state, items=()):
 
 def values():
     return {
-        "none": None, "true": True, "int": -7, "big": 1 << 100, "minus": -(1 << 70), "float": 1e-300,
-        "inf": float("inf"), "str": "h\u00e9llo\n", "long": "x" * 70000, "bytes": b"\x00\xff", "nothing": b"",
+        "none": None, "true": True, "int": -7, "big": 1 << 100, "minus": -(1 << 70),
+        "float": 1e-300, "inf": float("inf"), "str": "h\u00e9llo\n", "long": "x" * 70000,
+        "bytes": b"\x00\xff", "nothing": b"",
         "tuple": (1, (2, "a"), ()), "size": torch.Size([2, 3]), "list": [1, [2.5, None]],
-        "pairs": {(1, 2): "x", (3,): None}, "many": list(range(2500)), "keys": {str(i): i for i in range(2001)},
+        "pairs": {(1, 2): "x", (3,): None}, "many": list(range(2500)),
+        "keys": {str(i): i for i in range(2001)},
         "device": torch.device("cpu"), "dtype": torch.float8_e5m2, "set": {1, 2}, "complex": 1 + 2j,
         "counter": (collections.Counter("aab"),), "within": ({"a": [1], 2: {}},),
     }
@@ -88,8 +90,8 @@ def simple_state(tmp):
 
 
 def kinds(tmp):
-    state = {str(t)[6:]: {"matrix": filled(t, 3, 2), "scalar": filled(t), "empty": torch.empty((2, 0), dtype=t)}
-             for t in DTYPES}
+    state = {str(t)[6:]: {"matrix": filled(t, 3, 2), "scalar": filled(t),
+                          "empty": torch.empty((2, 0), dtype=t)} for t in DTYPES}
     path, _ = again("kinds", tmp, state)
     loads("kinds", path, state)
     path, _ = again("values", tmp, values())
@@ -125,8 +127,9 @@ def stored_values(tmp):
     trust = {"delta": datetime.timedelta(1), "default": collections.defaultdict(list, a=[1])}
     for name, v in trust.items(): torch.save(v, tmp / f"{name}.item")
     path, said = again("trust", tmp, state, [tmp / f"{n}.item" for n in trust])
-    check("trust: said", said.splitlines() ==
-          ["default __builtin__.list", "default collections.defaultdict", "delta datetime.timedelta"], said)
+    check("trust: said", said.splitlines() == ["default __builtin__.list",
+                                               "default collections.defaultdict",
+                                               "delta datetime.timedelta"], said)
     check("trust: loaded", same({**state, **trust}, torch.load(path, weights_only=False)))
     try:
         torch.load(path, weights_only=True)
