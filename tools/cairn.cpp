@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -35,6 +36,15 @@ int main(int argc, char** argv) {
 
     auto* const verify = app.add_subcommand("verify", "read the whole checkpoint and check it");
     verify->add_option("CKPT", a, "directory of a checkpoint")->required();
+
+    auto* const stats = app.add_subcommand(
+        "stats", "print what the elements of each tensor are like; exit 1 if there are NaN or Inf");
+    std::size_t most_bins = 0;
+    stats->add_option("CKPT", a, "a checkpoint: a directory, or a file")->required();
+    auto* const stats_as_json = stats->add_flag("--json", json, "print one JSON list");
+    stats->add_option("--histogram", most_bins, "at most so many bins of each tensor, in the JSON")
+        ->check(CLI::Range(4, 100000))
+        ->needs(stats_as_json);
 
     auto* const gc =
         app.add_subcommand("gc", "remove the leftovers of interrupted saves and removals");
@@ -101,6 +111,7 @@ int main(int argc, char** argv) {
             if (ls->parsed()) return tool::ls(a, json);
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
+            if (stats->parsed()) return tool::stats(a, json, most_bins);
             if (gc->parsed()) return tool::gc(a, dry_run);
             if (diff->parsed()) return tool::diff(a, b);
             if (start->parsed()) return tool::launch(launch);

@@ -9,6 +9,7 @@
 #include <cairn/storage/checkpoint_reader.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -145,6 +146,8 @@ int list_directory(const std::string& directory, bool as_json);
 int gc(const std::string& place, bool dry_run);
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
 int verify(const std::string& checkpoint);
+/// @param most_bins  Of each tensor's histogram, which only JSON has; 0: there is none.
+int stats(const std::string& checkpoint, bool as_json, std::size_t most_bins);
 int diff(const std::string& a, const std::string& b);
 /// The arguments of `convert` and `reshard`.
 struct conversion {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint.hpp"
+#include "checkpoint_statistics.hpp"
+#include "json.hpp"
+
+#include <cairn/printable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tool {
+
+namespace {
+
+/// Returns a number with six digits; integers with all of theirs.
+std::string short_number(const element_value& v) {
+    if (auto const* d = std::get_if<double>(&v)) {
+        std::array<char, 32> text{};
+        std::snprintf(text.data(), text.size(), "%.6g", *d);
+        return text.data();
+    }
+    return std::visit([](auto x) { return std::to_string(x); }, v);
+}
+std::string json_number(const element_value& v) {
+    if (auto const* d = std::get_if<double>(&v)) return number(*d);
+    return short_number(v);
+}
+
+/// Lines whose columns are as wide as their widest cell, within reason.
+class table {
+public:
+    using line = std::vector<std::string>;
+    /// @param left  How many columns are aligned to the left; the others are to the right.
+    explicit table(std::size_t left) : left_(left) {}
+    void add(line l) { lines_.push_back(std::move(l)); }
+    void print() const {
+        constexpr std::size_t widest = 56;
+        std::vector<std::size_t> widths;
+        for (auto const& l : lines_)
+            for (std::size_t i = 0; i < l.size(); ++i) {
+                if (i == widths.size()) widths.push_back(0);
+                if (is_text(l, i)) continue;
+                if (auto const n = columns(l[i]); n <= widest) widths[i] = std::max(widths[i], n);
+            }
+        for (auto const& l : lines_) {
+            std::string text;
+            for (std::size_t i = 0; i < l.size(); ++i) {
+                auto const n = columns(l[i]);
+                std::string const space(widths[i] > n && !is_text(l, i) ? widths[i] - n : 0, ' ');
+                text += (i == 0 ? "" : "  ") + (i < left_ ? l[i] + space : space + l[i]);
+            }
+            std::cout << text.substr(0, text.find_last_not_of(' ') + 1) << '\n';
+        }
+    }
+
+private:
+    /// Whether a cell stands for the rest of its line, and is no column's.
+    bool is_text(const line& l, std::size_t i) const { return i == left_ && l.size() == left_ + 1; }
+    static std::size_t columns(const std::string& utf8) {
+        return static_cast<std::size_t>(
+            std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+    }
+
+    std::size_t left_;
+    std::vector<line> lines_{};
+};
+
+std::string json_of(const tensor_statistics& s) {
+    bool const any = s.finite() != 0;
+    auto const or_null = [&](const std::string& text) { return any ? text : "null"; };
+    auto out = ", \"elements\": " + std::to_string(s.elements) +
+               ", \"min\": " + (any ? json_number(*s.min) : "null") +
+               ", \"max\": " + (any ? json_number(*s.max) : "null") +
+               ", \"mean\": " + or_null(number(s.mean)) +
+               ", \"deviation\": " + or_null(number(s.deviation())) +
+               ", \"zeros\": " + std::to_string(s.zeros) + ", \"nan\": " + std::to_string(s.nans) +
+               ", \"inf\": " + std::to_string(s.infs);
+    if (s.bins.most_bins == 0) return out;
+    out += ", \"histogram\": {\"from\": " + or_null(number(s.bins.edge(0))) +
+           ", \"width\": " + or_null(number(s.bins.width())) + ", \"counts\": [";
+    for (std::size_t i = 0; i < s.bins.counts.size(); ++i)
+        out += (i == 0 ? "" : ", ") + std::to_string(s.bins.counts[i]);
+    return out + "]}";
+}
+
+void print_json(const cairn::metadata& m, const std::vector<stored_statistics>& all) {
+    bool first = true;
+    auto const begin = [&](const std::string& fqn, std::string_view type, const auto& shape) {
+        std::cout << (first ? "[\n" : ",\n") << " {\"fqn\": " << json_string(fqn)
+                  << ", \"dtype\": " << json_string(type) << ", \"shape\": " << to_string(shape);
+        first = false;
+    };
+    for (auto const& one : all) {
+        auto const& t = *m.tensor(one.fqn);
+        begin(one.fqn, cairn::name_of(t.type), t.shape);
+        std::cout << ", \"bytes\": "
+                  << static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type)
+                  << (one.problem.empty() ? json_of(one.found)
+                                          : ", \"error\": " + json_string(one.problem))
+                  << "}";
+    }
+    for (auto const& [fqn, t] : m.unsupported) {
+        begin(fqn, t.type, t.shape);
+        std::cout << ", \"kind\": \"unsupported\"}";
+    }
+    std::cout << (first ? "[" : "") << "\n]\n";
+}
+
+void print_table(const cairn::metadata& m, const std::vector<stored_statistics>& all) {
+    table out(3);
+    out.add({"tensor", "dtype", "shape", "min", "max", "mean", "deviation", "zeros", "NaN", "Inf"});
+    for (auto const& one : all) {
+        auto const& t = *m.tensor(one.fqn);
+        auto const& s = one.found;
+        table::line line{cairn::terminal_text(one.fqn), std::string(cairn::name_of(t.type)),
+                         to_string(t.shape)};
+        if (!one.problem.empty()) {
+            line.push_back(cairn::terminal_text(one.problem));
+        } else {
+            bool const any = s.finite() != 0;
+            for (auto const& v :
+                 {any ? short_number(*s.min) : "-", any ? short_number(*s.max) : "-",
+                  any ? short_number(s.mean) : "-", any ? short_number(s.deviation()) : "-",
+                  std::to_string(s.zeros), std::to_string(s.nans), std::to_string(s.infs)})
+                line.push_back(v);
+        }
+        out.add(std::move(line));
+    }
+    for (auto const& [fqn, t] : m.unsupported)
+        out.add({cairn::terminal_text(fqn), cairn::terminal_text(t.type), to_string(t.shape),
+                 "unsupported"});
+    out.print();
+}
+
+}  // namespace
+
+int stats(const std::string& checkpoint, bool as_json, std::size_t most_bins) {
+    opened const from(checkpoint);
+    auto const all = statistics_pass(from, most_bins).run();
+    if (as_json)
+        print_json(from.meta(), all);
+    else
+        print_table(from.meta(), all);
+    std::size_t unread = 0, not_finite = 0;
+    std::uint64_t elements = 0;
+    for (auto const& one : all) {
+        unread += one.problem.empty() ? 0 : 1;
+        not_finite += one.problem.empty() && one.found.finite() != one.found.elements ? 1 : 0;
+        elements += one.problem.empty() ? one.found.elements : 0;
+    }
+    if (!as_json) {
+        std::cout << all.size() << (all.size() == 1 ? " tensor, " : " tensors, ") << elements
+                  << (elements == 1 ? " element" : " elements");
+        auto const of = [](std::size_t n) {
+            return std::to_string(n) + (n == 1 ? " tensor" : " tensors");
+        };
+        if (unread != 0) std::cout << "; could not read " << of(unread);
+        std::cout << (not_finite == 0 ? "; all finite" : "; NaN or Inf in " + of(not_finite))
+                  << '\n';
+    }
+    return unread != 0 ? could_not_run : not_finite != 0 ? finding : fine;
+}
+
+}  // namespace tool
