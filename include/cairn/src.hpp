@@ -65,6 +65,7 @@
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
+#include <cairn/storage/impl/source_pieces.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_save_reader.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
@@ -137,7 +138,6 @@
 #include <cairn/checkpointer/impl/signal_watch.ipp>
 #include <cairn/checkpointer/impl/stored_checkpoint.ipp>
 #include <cairn/convert/impl/conversion_planner.ipp>
-#include <cairn/convert/impl/source_pieces.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>
 #include <cairn/state/impl/copy_leaf.ipp>

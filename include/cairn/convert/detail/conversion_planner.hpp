@@ -2,7 +2,7 @@
 #ifndef CAIRN_CONVERT_DETAIL_CONVERSION_PLANNER_HPP
 #define CAIRN_CONVERT_DETAIL_CONVERSION_PLANNER_HPP
 
-#include <cairn/convert/detail/source_pieces.hpp>
+#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/convert/options.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>

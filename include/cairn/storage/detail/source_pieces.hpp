@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_CONVERT_DETAIL_SOURCE_PIECES_HPP
-#define CAIRN_CONVERT_DETAIL_SOURCE_PIECES_HPP
+#ifndef CAIRN_STORAGE_DETAIL_SOURCE_PIECES_HPP
+#define CAIRN_STORAGE_DETAIL_SOURCE_PIECES_HPP
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -60,7 +60,7 @@ private:
 }  // namespace cairn::detail
 
 #ifdef CAIRN_HEADER_ONLY
-#include <cairn/convert/impl/source_pieces.ipp>
+#include <cairn/storage/impl/source_pieces.ipp>
 #endif
 
 #endif

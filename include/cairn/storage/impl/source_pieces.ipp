@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_CONVERT_IMPL_SOURCE_PIECES_IPP
-#define CAIRN_CONVERT_IMPL_SOURCE_PIECES_IPP
+#ifndef CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
+#define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
-#include <cairn/convert/detail/source_pieces.hpp>
+#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
