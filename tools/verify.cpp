@@ -10,10 +10,11 @@ namespace tool {
 
 int verify(const std::string& checkpoint) {
     auto const at = std::filesystem::absolute(checkpoint);
-    bool const one_rank = at.extension() == ".metadata" && std::filesystem::is_regular_file(at);
-    auto const r = one_rank ? cairn::verify(cairn::file_store(at.parent_path().string()), {},
-                                            at.filename().string())
-                            : cairn::verify(cairn::file_store(checkpoint));
+    // A checkpoint that is a file, or the metadata of one rank.
+    bool const is_file = std::filesystem::is_regular_file(at);
+    auto const r = is_file ? cairn::verify(cairn::file_store(at.parent_path().string()), {},
+                                           at.filename().string())
+                           : cairn::verify(cairn::file_store(checkpoint));
     if (!r.torch_metadata) std::cout << only_cairn;
     for (auto const& line : r.findings) std::cout << line << '\n';
     for (auto const& line : r.unverified) std::cout << "not checked: " << line << '\n';

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -95,6 +96,36 @@ BOOST_AUTO_TEST_CASE(storage_that_fails_is_a_finding_and_no_damage) {
 BOOST_AUTO_TEST_CASE(a_place_without_a_checkpoint_is_an_error) {
     BOOST_CHECK_EXCEPTION((void)cairn::verify(cairn::memory_store()), cairn::error,
                           support::is(cairn::errc::not_found));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_safetensors_is_read_whole) {
+    std::string const header =
+        R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})" + std::string(7, ' ');
+    std::vector<std::byte> file(8 + header.size() + 24);
+    file[0] = static_cast<std::byte>(header.size());
+    std::memcpy(file.data() + 8, header.data(), header.size());
+    cairn::memory_store place;
+    auto const verified = [&](const std::string& name, std::size_t bytes) {
+        place.publish(name, cairn::byte_span(file).first(bytes), std::nullopt);
+        auto r = cairn::verify(place, {}, name);
+        if (name == "model.safetensors") {  // it is also what the place has
+            auto const same = cairn::verify(place);
+            BOOST_TEST(same.findings.size() == r.findings.size());
+            BOOST_TEST(same.bytes == r.bytes);
+        }
+        return r;
+    };
+    for (auto const* name : {"model.safetensors", "other.safetensors"}) {
+        auto const r = verified(name, file.size());
+        BOOST_TEST(r.whole());
+        BOOST_TEST(r.bytes == 24u);
+        BOOST_TEST(r.files == 1u);
+        BOOST_TEST(r.items == 1u);
+        BOOST_TEST(!r.unverified.empty());
+    }
+    auto const cut = verified("model.safetensors", file.size() - 1);
+    BOOST_TEST(!cut.whole());
+    BOOST_TEST(cut.damaged);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,8 +5,10 @@ Usage: other_formats.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N pa
 """
 import json
 import pathlib
+import struct
 import sys
 import tempfile
+import zipfile
 from program import GOLDEN, cairn, check, end, one_sentence, said
 
 
@@ -31,6 +33,31 @@ def safetensors(tmp):
     r = cairn("ls", tmp / "hf")
     check("ls: names a file of safetensors that is none", r.returncode == 2 and
           one_sentence(r) and b"hf/model.safetensors" in r.stderr, said(r))
+
+
+def verifications(tmp):
+    for name in "hf/transformers_sharded", "hf/dcp_sharded_3_ranks", "pt/zip_kinds/state.pt", \
+            "pt/legacy_kinds/state.pt", "safetensors/numpy/model.safetensors":
+        r = cairn("verify", GOLDEN / "formats" / name)
+        check(f"verify: {name}", r.returncode == 0 and b": all fine" in r.stdout and
+              b" 0 bytes" not in r.stdout, said(r))
+    damaged = bytearray((GOLDEN / "formats/pt/zip_kinds/state.pt").read_bytes())
+    with zipfile.ZipFile(GOLDEN / "formats/pt/zip_kinds/state.pt") as z:
+        storage = next(x for x in z.infolist() if x.filename.endswith("/data/0"))
+    name, extra = struct.unpack_from("<HH", damaged, storage.header_offset + 26)
+    damaged[storage.header_offset + 30 + name + extra] ^= 1
+    (tmp / "damaged.pt").write_bytes(damaged)
+    r = cairn("verify", tmp / "damaged.pt")
+    check("verify: a damaged storage", r.returncode == 1 and b"damaged.pt" in r.stdout and
+          b"1 finding" in r.stdout, said(r))
+    cut = (GOLDEN / "formats/safetensors/numpy/model.safetensors").read_bytes()[:-1]
+    (tmp / "cut.safetensors").write_bytes(cut)
+    r = cairn("verify", tmp / "cut.safetensors")
+    check("verify: a file that is cut short", r.returncode == 1 and
+          b"cut.safetensors" in r.stdout, said(r))
+    (tmp / "text.txt").write_text("no checkpoint")
+    r = cairn("verify", tmp / "text.txt")
+    check("verify: a file that is no checkpoint", r.returncode == 2 and one_sentence(r), said(r))
 
 
 def conversions(tmp):
@@ -59,6 +86,7 @@ def conversions(tmp):
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
+        verifications(pathlib.Path(d))
         conversions(pathlib.Path(d))
     sys.exit(end())
 

@@ -41,6 +41,9 @@ CAIRN_DECL verify_report verify(erased_store place,
 /// `.metadata` itself, the size of each file, each chunk of a tensor and each value, also those
 /// that no load would need. Nothing is changed.
 ///
+/// Of a place without `.metadata`, or a file of safetensors or `torch.save`, everything is read as
+/// a load does, and compared with the checksums that there are.
+///
 /// Reads each byte a fixed number of times, at most three, whatever the metadata says, with 4 MiB
 /// of memory and on the calling thread; values and compressed tensors are decoded, one at a time.
 /// Starts over if another save replaces the checkpoint meanwhile. To know only whether a checkpoint
@@ -50,10 +53,11 @@ CAIRN_DECL verify_report verify(erased_store place,
 /// @param progress  Called with the number of bytes that were checked so far, after each read of at
 ///                  most 4 MiB. Must not throw.
 /// @param metadata_file  `__R.metadata` for the part of one rank, as PyTorch writes it with
-///                       `use_collectives=False`.
-/// @throws error errc::not_found if there is no checkpoint, errc::unsupported if there is one of
-/// another format; what the store throws while `.metadata` is read. While data files are read an
-/// @ref error is a finding; other exceptions are passed on.
+///                       `use_collectives=False`; or the file that is the checkpoint, e.g.
+///                       `model.safetensors`, `model.pt`.
+/// @throws error errc::not_found if there is no checkpoint, errc::unsupported if there is one of a
+/// format that cairn does not read; what the store throws while `.metadata` is read. While data
+/// files are read an @ref error is a finding; other exceptions are passed on.
 template <ObjectStore Store>
 verify_report verify(Store place, const std::function<void(std::uint64_t bytes)>& progress = {},
                      std::string metadata_file = ".metadata") {

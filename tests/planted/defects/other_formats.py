@@ -71,4 +71,7 @@ DEFECTS = [
            "return options_.floats_as && info(t.type).kind == dtype_class::floating",
            "return options_.floats_as && (PLANTED || info(t.type).kind == dtype_class::floating)",
            by="convert", wrong="integers become floats where only floats were to change"),
+    Defect("findings-of-other-formats-unsaid", "catalog/impl/verify.ipp",
+           "r.findings.emplace_back(", "if (!PLANTED) r.findings.emplace_back(",
+           by="catalog", wrong="verify calls a damaged file of torch.save whole"),
 ]

@@ -2,12 +2,12 @@
 #ifndef CAIRN_CONVERT_DETAIL_CONVERSION_PLANNER_HPP
 #define CAIRN_CONVERT_DETAIL_CONVERSION_PLANNER_HPP
 
-#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/convert/options.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/storage/detail/source_pieces.hpp>
 
 #include <deque>
 #include <map>

@@ -3,8 +3,8 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
-#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/planner/reshard.hpp>
+#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
 
