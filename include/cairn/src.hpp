@@ -104,6 +104,7 @@
 #include <cairn/catalog/impl/whole.ipp>
 #include <cairn/format/impl/json.ipp>
 #include <cairn/format/impl/safetensors.ipp>
+#include <cairn/format/impl/safetensors_layout.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/chunk_list.ipp>
