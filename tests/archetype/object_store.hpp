@@ -108,6 +108,26 @@ private:
 };
 static_assert(BrowsableStore<browsable_store>);
 
+/// The same, whose places can be renamed: the least `RenamingStore`.
+class renaming_store : public object_store {
+public:
+    explicit renaming_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    renaming_store at(const_lvalue<std::string> id) const {
+        return renaming_store(base_.at(id.get()));
+    }
+    std::vector<std::string> places() { return base_.places(); }
+    void remove_place(const_lvalue<std::string> id) { base_.remove_place(id.get()); }
+    name_kind kind_of(std::string_view n) { return base_.kind_of(n); }
+    void move(std::string_view from, std::string_view to) { base_.move(from, to); }
+    void exchange(std::string_view a, std::string_view b) { base_.exchange(a, b); }
+    std::vector<std::string> hidden_places() { return base_.hidden_places(); }
+    void remove_tree(std::string_view n) { base_.remove_tree(n); }
+
+private:
+    memory_store base_;
+};
+static_assert(RenamingStore<renaming_store> && !RenamingStore<browsable_store>);
+
 /// The same, which can do without syncing: the least `UnsyncedStore`.
 class unsynced_store : public object_store {
 public:
@@ -291,6 +311,27 @@ struct store_remove_place_returns : store_without_remove_place {
     bool remove_place(const std::string&);
 };
 
+struct store_kind_is_bool : renaming_store {
+    store_kind_is_bool at(std::string) const;
+    bool kind_of(std::string_view);
+};
+struct store_without_exchange : renaming_store {
+    store_without_exchange at(std::string) const;
+    void exchange(std::string_view) = delete;
+};
+struct store_move_returns : renaming_store {
+    store_move_returns at(std::string) const;
+    bool move(std::string_view, std::string_view);
+};
+struct store_without_hidden_places : renaming_store {
+    store_without_hidden_places at(std::string) const;
+    void hidden_places() = delete;
+};
+struct store_without_remove_tree : renaming_store {
+    store_without_remove_tree at(std::string) const;
+    void remove_tree() = delete;
+};
+
 static_assert(ObjectStore<store_that_creates<write_handle>>);
 static_assert(ObjectStore<store_that_opens<read_handle>>);
 static_assert(!ObjectStore<store_that_creates<handle_without_write>>);
@@ -312,6 +353,10 @@ static_assert(ObjectStore<store_at_another> && !RelocatableStore<store_at_anothe
 static_assert(!BrowsableStore<store_without_places> && !BrowsableStore<store_places_of_views>);
 static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
+static_assert(BrowsableStore<store_kind_is_bool> && !RenamingStore<store_kind_is_bool>);
+static_assert(!RenamingStore<store_without_exchange> && !RenamingStore<store_move_returns>);
+static_assert(!RenamingStore<store_without_hidden_places>);
+static_assert(!RenamingStore<store_without_remove_tree>);
 static_assert(!UnsyncedStore<store_without_sync_returns_nothing>);
 static_assert(!WarningStore<store_take_warnings_is_text>);
 static_assert(!ManyRequestsStore<store_requests_in_flight_is_int>);

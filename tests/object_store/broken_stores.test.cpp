@@ -156,6 +156,54 @@ BOOST_AUTO_TEST_CASE(the_suite_finds_what_a_store_breaks) {
     }
 }
 
+namespace {
+
+/// A store that breaks one promise of a RenamingStore.
+struct broken_names : cairn::memory_store {
+    enum kind { fine, replaces, merges, lists_all, follows_prefix, kinds } is;
+
+    broken_names(kind k, cairn::memory_store s) : memory_store(std::move(s)), is(k) {}
+    broken_names at(std::string id) const { return {is, memory_store::at(std::move(id))}; }
+    void move(std::string_view from, std::string_view to) {
+        if (is == replaces) {
+            remove_tree(to);
+            remove(to);
+        }
+        memory_store::move(from, to);
+    }
+    void exchange(std::string_view a, std::string_view b) {
+        if (is != merges) return memory_store::exchange(a, b);
+        if (kind_of(a) == cairn::name_kind::none || kind_of(b) == cairn::name_kind::none)
+            return memory_store::exchange(a, b);
+        remove_tree(b);
+        remove(b);
+        memory_store::move(a, b);
+    }
+    std::vector<std::string> hidden_places() {
+        auto all = memory_store::hidden_places();
+        if (is == lists_all)
+            for (auto& p : places()) all.push_back(std::move(p));
+        return all;
+    }
+    void remove_tree(std::string_view name) {
+        if (is == follows_prefix) memory_store::remove_tree(std::string(name) + "p");
+        memory_store::remove_tree(name);
+    }
+};
+static_assert(cairn::RenamingStore<broken_names>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_suite_finds_what_renames_of_a_store_break) {
+    for (int k = 0; k < broken_names::kinds; ++k) {
+        auto const is = static_cast<broken_names::kind>(k);
+        auto const found = cairn::testing::renaming_store_suite(
+            [&] { return broken_names(is, cairn::memory_store()); });
+        BOOST_TEST(found.empty() == (is == broken_names::fine), "kind " << k);
+        for (auto const& failure : found) BOOST_TEST_MESSAGE(k << ": " << failure);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(the_suite_finds_what_places_of_a_store_break) {
     for (int k = 0; k < broken_places::kinds; ++k) {
         auto const is = static_cast<broken_places::kind>(k);

@@ -34,6 +34,7 @@ namespace {
 
 using cairn::testing::browsable_store_suite;
 using cairn::testing::object_store_suite;
+using cairn::testing::renaming_store_suite;
 using support::no_failures;
 
 struct scratch : support::scratch {
@@ -69,12 +70,44 @@ BOOST_AUTO_TEST_CASE(places_can_be_listed) {
         browsable_store_suite([] { return cairn::detail::erased_store(cairn::memory_store()); }));
 }
 
+BOOST_AUTO_TEST_CASE(places_and_objects_can_be_renamed) {
+    no_failures(renaming_store_suite([] { return cairn::memory_store(); }));
+    no_failures(renaming_store_suite([] { return cairn::memory_store().at("a").at("b"); }));
+    scratch s;
+    no_failures(renaming_store_suite([&] { return cairn::file_store(s.next()); }));
+    no_failures(renaming_store_suite([] { return cairn::archetype::renaming_store({}); }));
+    no_failures(
+        renaming_store_suite([] { return cairn::detail::erased_store(cairn::memory_store()); }));
+    try {
+        cairn::detail::erased_store(cairn::archetype::relocatable_store({})).exchange("a", "b");
+        BOOST_ERROR("a store that cannot rename has renamed");
+    } catch (const cairn::error& e) {
+        BOOST_TEST((e.code() == make_error_code(cairn::errc::unsupported)));
+    }
+}
+
+/// What is removed is never reached through a link.
+BOOST_AUTO_TEST_CASE(a_tree_is_removed_without_what_its_links_lead_to) {
+    scratch s;
+    cairn::file_store files(s.next());
+    fs::path const root = files.directory();
+    files.at("kept").publish("o", {}, std::nullopt);
+    files.at("tree/below").publish("o", {}, std::nullopt);
+    fs::create_directory_symlink(root / "kept", root / "tree/link");
+    fs::create_symlink(root / "kept/o", root / "tree/below/link");
+    BOOST_TEST((files.kind_of("tree/link") == cairn::name_kind::other));
+    files.remove_tree("tree");
+    BOOST_TEST(!fs::exists(root / "tree"));
+    BOOST_TEST(fs::exists(root / "kept/o"));
+}
+
 /// Whatever a store can do, its places can.
 BOOST_AUTO_TEST_CASE(a_prefixed_store_keeps_the_word_of_its_store) {
     using over_files = cairn::prefixed_store<cairn::file_store>;
     using over_memory = cairn::prefixed_store<cairn::memory_store>;
     static_assert(cairn::UnsyncedStore<over_files> && cairn::WarningStore<over_files> &&
                   cairn::WriteBackStore<over_files> && cairn::BrowsableStore<over_files>);
+    static_assert(cairn::RenamingStore<over_files> && cairn::RenamingStore<over_memory>);
     static_assert(!cairn::UnsyncedStore<over_memory> && !cairn::WarningStore<over_memory>);
     scratch s;
     std::list<cairn::file_store> files;
@@ -84,6 +117,8 @@ BOOST_AUTO_TEST_CASE(a_prefixed_store_keeps_the_word_of_its_store) {
     no_failures(object_store_suite(within));
     no_failures(browsable_store_suite(make));
     no_failures(browsable_store_suite(within));
+    no_failures(renaming_store_suite(make));
+    no_failures(renaming_store_suite(within));
     auto store = make();
     (void)store.at("p").at("a").create("o", 0);
     fs::create_directory_symlink(s.dir, fs::path(files.back().directory()) / "link");

@@ -272,6 +272,42 @@ concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string
     { s.remove_place(id) } -> std::same_as<void>;
 };
 
+/// What has a name in a store.
+enum class name_kind { none, object, place, other };
+
+/// A BrowsableStore that can give a place, or an object, another name in one step: formats whose
+/// files have fixed names are written aside and then put where they belong.
+///
+/// Given `a` and `b` of type `std::string_view`, names of objects or places within the store's own,
+/// as those of objects:
+///
+/// | Expression          | Type                       | Meaning                                   |
+/// |---------------------|----------------------------|-------------------------------------------|
+/// | `s.kind_of(a)`      | `name_kind`                | `other`, e.g.: a link, which stays as it is |
+/// | `s.move(a, b)`      | `void`                     | `a` gets the name `b`                     |
+/// | `s.exchange(a, b)`  | `void`                     | each gets the name of the other           |
+/// | `s.hidden_places()` | `std::vector<std::string>` | those directly within whose names begin with `.`, in order; `places` omits them |
+/// | `s.remove_tree(a)`  | `void`                     | removes a place with all that is in it; no error if there is none |
+///
+/// **Semantics**
+/// - `move` and `exchange` are atomic: whoever opens an object by its name sees it before the step
+///   or after it. They are durable after `sync`, of this store and of the place of the other name.
+/// - `move` fails with @ref errc::already_exists if there is a `b`; both fail with
+///   @ref errc::not_found if one that must exist does not, and with @ref errc::unsupported if the
+///   storage cannot do such a step; nothing has changed then.
+/// - `remove_tree` follows no links. It is not atomic.
+///
+/// **Models**: `file_store`, `memory_store`, `prefixed_store` over these. **Archetype**:
+/// `archetype::renaming_store`.
+template <class S>
+concept RenamingStore = BrowsableStore<S> && requires(S& s, std::string_view a) {
+    { s.kind_of(a) } -> std::same_as<name_kind>;
+    { s.move(a, a) } -> std::same_as<void>;
+    { s.exchange(a, a) } -> std::same_as<void>;
+    { s.hidden_places() } -> std::same_as<std::vector<std::string>>;
+    { s.remove_tree(a) } -> std::same_as<void>;
+};
+
 }  // namespace cairn
 
 #endif

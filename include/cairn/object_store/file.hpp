@@ -132,6 +132,16 @@ public:
 
     void remove(std::string_view name);
 
+    /// See @ref RenamingStore. A link is `other`.
+    name_kind kind_of(std::string_view name);
+    /// Not atomic on file systems without such a step (NFS) if others give `to` to something at the
+    /// same moment.
+    void move(std::string_view from, std::string_view to);
+    /// @throws error errc::unsupported on file systems without such a step (NFS)
+    void exchange(std::string_view a, std::string_view b);
+    std::vector<std::string> hidden_places();
+    void remove_tree(std::string_view name);
+
     /// Also syncs the parent directory, which contains the name, unless it is on another file
     /// system: a mount point is not created by the store.
     void sync();

@@ -73,14 +73,25 @@ public:
     reader open(std::string_view name);
     object_tag tag(std::string_view name);
     std::vector<object_info> list();
+    /// Except hidden ones.
     std::vector<std::string> places();
     /// Nothing is left of a place without objects.
     void remove_place(const std::string&) {}
     void remove(std::string_view name);
+    /// See @ref RenamingStore.
+    name_kind kind_of(std::string_view name);
+    void move(std::string_view from, std::string_view to);
+    void exchange(std::string_view a, std::string_view b);
+    std::vector<std::string> hidden_places();
+    void remove_tree(std::string_view name);
     void sync() {}
     std::string describe(std::string_view name);
 
 private:
+    struct named;
+
+    std::vector<std::string> places_that(bool hidden);
+    void rename(std::string_view from, std::string_view to, bool both);
     std::string key(std::string_view name) const;
     error no_room(std::string_view name, std::uint64_t size);
     static std::string words(const object_tag& t);

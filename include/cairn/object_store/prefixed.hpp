@@ -21,8 +21,8 @@ namespace cairn {
 /// Adds places to an ObjectStore that has none: each name is prefixed with the place's id.
 ///
 /// Lifetime: borrows the store, which must outlive this and the results of `at`.
-/// **Models**: `RelocatableStore`; `WriteBackStore`, `UnsyncedStore`, `WarningStore` and
-/// `ManyRequestsStore` where the store is one; and `BrowsableStore` unless the store has places
+/// **Models**: `RelocatableStore`; `WriteBackStore`, `UnsyncedStore`, `WarningStore`,
+/// `ManyRequestsStore` and `RenamingStore` where the store is one; and `BrowsableStore` unless the store has places
 /// that it cannot list.
 template <ObjectStore Store>
 class prefixed_store {
@@ -56,6 +56,33 @@ public:
         requires WarningStore<Store>
     {
         return base_->take_warnings();
+    }
+    name_kind kind_of(std::string_view name)
+        requires RenamingStore<Store>
+    {
+        return base_->kind_of(full(name));
+    }
+    void move(std::string_view from, std::string_view to)
+        requires RenamingStore<Store>
+    {
+        base_->move(full(from), full(to));
+    }
+    void exchange(std::string_view a, std::string_view b)
+        requires RenamingStore<Store>
+    {
+        base_->exchange(full(a), full(b));
+    }
+    std::vector<std::string> hidden_places()
+        requires RenamingStore<Store>
+    {
+        if (prefix_.empty()) return base_->hidden_places();
+        auto there = within();
+        return there.hidden_places();
+    }
+    void remove_tree(std::string_view name)
+        requires RenamingStore<Store>
+    {
+        base_->remove_tree(full(name));
     }
     auto create(std::string_view name, std::uint64_t size) {
         return base_->create(full(name), size);

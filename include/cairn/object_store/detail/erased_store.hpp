@@ -55,6 +55,12 @@ class erased_store {
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
         virtual std::chrono::milliseconds lag() const = 0;
+        virtual bool renames() const = 0;
+        virtual name_kind kind_of(std::string_view) = 0;
+        virtual void move(std::string_view from, std::string_view to) = 0;
+        virtual void exchange(std::string_view a, std::string_view b) = 0;
+        virtual std::vector<std::string> hidden_places() = 0;
+        virtual void remove_tree(std::string_view) = 0;
     };
     template <class Handle>
     struct writer_of final : any_writer {
@@ -147,6 +153,34 @@ class erased_store {
         }
         std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
         std::chrono::milliseconds lag() const override { return lag_of(s_); }
+        bool renames() const override { return RenamingStore<Store>; }
+        name_kind kind_of(std::string_view n) override {
+            if constexpr (RenamingStore<Store>) return s_.kind_of(n);
+            throw cannot_rename();
+        }
+        void move(std::string_view from, std::string_view to) override {
+            if constexpr (RenamingStore<Store>) return s_.move(from, to);
+            throw cannot_rename();
+        }
+        void exchange(std::string_view a, std::string_view b) override {
+            if constexpr (RenamingStore<Store>) return s_.exchange(a, b);
+            throw cannot_rename();
+        }
+        std::vector<std::string> hidden_places() override {
+            if constexpr (RenamingStore<Store>) return s_.hidden_places();
+            throw cannot_rename();
+        }
+        void remove_tree(std::string_view n) override {
+            if constexpr (RenamingStore<Store>) return s_.remove_tree(n);
+            throw cannot_rename();
+        }
+        error cannot_rename() {
+            return error(errc::unsupported,
+                         {.file = s_.describe("."),
+                          .expected = "a store that can rename its places (RenamingStore)",
+                          .found = "one without move() and exchange()",
+                          .remedy = "use e.g. a file_store"});
+        }
         Store s_;
     };
 
@@ -229,6 +263,13 @@ public:
     /// Returns the id in `places` of the place that an id names, however it is written.
     std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
+    /// Whether the store is a RenamingStore; if not, the next functions throw errc::unsupported.
+    bool renames() const { return s_->renames(); }
+    name_kind kind_of(std::string_view name) { return s_->kind_of(name); }
+    void move(std::string_view from, std::string_view to) { s_->move(from, to); }
+    void exchange(std::string_view a, std::string_view b) { s_->exchange(a, b); }
+    std::vector<std::string> hidden_places() { return s_->hidden_places(); }
+    void remove_tree(std::string_view name) { s_->remove_tree(name); }
     void remove(std::string_view name) { s_->remove(name); }
     void sync() { s_->sync(); }
     std::string describe(std::string_view name) { return s_->describe(name); }
@@ -236,7 +277,7 @@ public:
 private:
     std::shared_ptr<any_store> s_;
 };
-static_assert(BrowsableStore<erased_store> && WriteBackStore<erased_store>);
+static_assert(RenamingStore<erased_store> && WriteBackStore<erased_store>);
 
 }  // namespace cairn::detail
 

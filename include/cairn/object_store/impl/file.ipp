@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -34,8 +35,9 @@
 
 namespace cairn {
 
-static_assert(BrowsableStore<file_store> && UncachedReadStore<file_store> &&
-              UnsyncedStore<file_store> && WarningStore<file_store>);
+static_assert(RenamingStore<file_store> &&
+              UncachedReadStore<file_store> && UnsyncedStore<file_store> &&
+              WarningStore<file_store>);
 
 struct file_store::notes {
     std::mutex m{};
@@ -114,6 +116,32 @@ struct file_store::impl {
                 return open_one{std::move(fd), s};
             },
             [] {});
+    }
+
+    /// @param flags  Of `renameat2`, which is not repeated: an exchange would be undone.
+    static void rename(const file_store& at, std::string_view a, std::string_view b,
+                       unsigned flags) {
+        auto const from = full(at, a).string(), to = full(at, b).string();
+        if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return;
+        bool const has_no_such_step = errno == EINVAL || errno == ENOSYS;
+        if (has_no_such_step && flags == RENAME_NOREPLACE) {
+            struct ::stat s {};
+            if (::lstat(to.c_str(), &s) == 0)
+                errno = EEXIST;
+            else if (::rename(from.c_str(), to.c_str()) == 0)
+                return;
+        } else if (has_no_such_step) {
+            throw error(errc::unsupported,
+                        {.file = to,
+                         .expected = "a file system that can exchange two names in one step",
+                         .found = "one that cannot (" + detail::system_text(errno) + ")",
+                         .remedy = "choose a name that nothing has"});
+        }
+        int const e = errno == ENOTEMPTY ? EEXIST : errno;
+        if (e == ENOENT)
+            throw error(errc::not_found,
+                        {.file = from, .found = "nothing of this name, or no '" + to + "'"});
+        detail::fail(e, e == EEXIST ? to : from, ("cannot rename it to '" + to + "'").c_str());
     }
 
     static error replaced(const std::string& file, const object_tag& wanted,
@@ -373,6 +401,50 @@ CAIRN_DECL void file_store::remove(std::string_view name) {
         if (::rmdir((dir_ + "/" + std::string(name.substr(0, end))).c_str()) != 0 &&
             errno != ENOENT)
             break;
+}
+
+CAIRN_DECL name_kind file_store::kind_of(std::string_view name) {
+    auto const path = impl::full(*this, name).string();
+    struct ::stat s {};
+    if (::lstat(path.c_str(), &s) == 0)
+        return S_ISREG(s.st_mode)   ? name_kind::object
+               : S_ISDIR(s.st_mode) ? name_kind::place
+                                    : name_kind::other;
+    if (errno != ENOENT && errno != ENOTDIR) detail::fail(errno, path, "cannot look at it");
+    return name_kind::none;
+}
+
+CAIRN_DECL void file_store::move(std::string_view from, std::string_view to) {
+    impl::rename(*this, from, to, RENAME_NOREPLACE);
+}
+
+CAIRN_DECL void file_store::exchange(std::string_view a, std::string_view b) {
+    impl::rename(*this, a, b, RENAME_EXCHANGE);
+}
+
+CAIRN_DECL std::vector<std::string> file_store::hidden_places() {
+    std::vector<std::string> out;
+    impl::for_each_entry(dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
+        std::string_view const n(name);
+        if (S_ISDIR(s.st_mode) && n.starts_with('.') && n != "." && n != "..")
+            out.emplace_back(name);
+    });
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+CAIRN_DECL void file_store::remove_tree(std::string_view name) {
+    namespace fs = std::filesystem;
+    auto const root = impl::full(*this, name);
+    std::error_code e;
+    // Of large files only the names are removed here.
+    for (fs::recursive_directory_iterator at(root, e), end; !e && at != end; at.increment(e)) {
+        std::error_code gone;
+        if (fs::is_regular_file(at->symlink_status(gone)) && !gone)
+            detail::remove_file_below(root.string(), at->path().lexically_relative(root).string());
+    }
+    fs::remove_all(root, e);
+    if (e) detail::fail(e.value(), root.string(), "cannot remove it");
 }
 
 CAIRN_DECL void file_store::sync() {

@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-static_assert(BrowsableStore<memory_store>);
+static_assert(RenamingStore<memory_store>);
 
 struct memory_store::state {
     std::mutex m;
@@ -163,17 +163,24 @@ CAIRN_DECL std::vector<object_info> memory_store::list() {
     return out;
 }
 
-CAIRN_DECL std::vector<std::string> memory_store::places() {
+CAIRN_DECL std::vector<std::string> memory_store::places_that(bool hidden) {
     std::vector<std::string> out;
     std::lock_guard const lock(s_->m);
     for (auto const& [name, o] : s_->objects) {
         auto const slash = name.find('/', prefix_.size());
         if (!name.starts_with(prefix_) || slash == std::string::npos) continue;
         auto place = name.substr(prefix_.size(), slash - prefix_.size());
-        if (out.empty() || out.back() != place) out.push_back(std::move(place));
+        if (place.starts_with('.') == hidden && (out.empty() || out.back() != place))
+            out.push_back(std::move(place));
     }
     std::sort(out.begin(), out.end());  // '-' is less than '/'
     return out;
+}
+CAIRN_DECL std::vector<std::string> memory_store::places() {
+    return places_that(false);
+}
+CAIRN_DECL std::vector<std::string> memory_store::hidden_places() {
+    return places_that(true);
 }
 
 CAIRN_DECL void memory_store::remove(std::string_view name) {
@@ -181,6 +188,67 @@ CAIRN_DECL void memory_store::remove(std::string_view name) {
     auto const full = key(name);
     s_->objects.erase(full);
     s_->begun.erase(full);
+}
+
+/// The objects of one name: itself, or all of a place.
+struct memory_store::named {
+    named(state& s, std::string full) : all(s.objects), key(std::move(full)) {
+        first = all.lower_bound(key + "/");
+        end = first;
+        while (end != all.end() && end->first.starts_with(key + "/")) ++end;
+        if (auto const it = all.find(key); it != all.end()) object = it->second;
+    }
+    name_kind kind() const {
+        return object ? name_kind::object : first != end ? name_kind::place : name_kind::none;
+    }
+    /// Removes them. @return Their names, without that of the place.
+    std::map<std::string, std::shared_ptr<const memory_store::object>> take() {
+        std::map<std::string, std::shared_ptr<const memory_store::object>> out;
+        if (object) out.emplace("", object);
+        for (auto it = first; it != end; ++it)
+            out.emplace(it->first.substr(key.size()), it->second);
+        all.erase(first, end);
+        all.erase(key);
+        return out;
+    }
+
+    decltype(state::objects)& all;
+    std::string key;
+    decltype(state::objects)::iterator first{}, end{};
+    std::shared_ptr<const memory_store::object> object{};
+};
+
+CAIRN_DECL name_kind memory_store::kind_of(std::string_view name) {
+    std::lock_guard const lock(s_->m);
+    return named(*s_, key(name)).kind();
+}
+CAIRN_DECL void memory_store::rename(std::string_view from, std::string_view to, bool both) {
+    std::lock_guard const lock(s_->m);
+    named a(*s_, key(from)), b(*s_, key(to));
+    if (a.kind() == name_kind::none) throw error(errc::not_found, {.file = describe(from)});
+    bool const there = b.kind() != name_kind::none;
+    if (there && !both) throw error(errc::already_exists, {.file = describe(to)});
+    if (!there && both) throw error(errc::not_found, {.file = describe(to)});
+    // What is being written in one of them is removed.
+    std::erase_if(s_->begun, [&](auto const& x) {
+        return x.first.starts_with(a.key + "/") || x.first.starts_with(b.key + "/");
+    });
+    auto const of_a = a.take(), of_b = b.take();
+    for (auto const& [rest, o] : of_a) s_->objects[b.key + rest] = o;
+    for (auto const& [rest, o] : of_b) s_->objects[a.key + rest] = o;
+}
+CAIRN_DECL void memory_store::move(std::string_view from, std::string_view to) {
+    rename(from, to, false);
+}
+CAIRN_DECL void memory_store::exchange(std::string_view a, std::string_view b) {
+    rename(a, b, true);
+}
+CAIRN_DECL void memory_store::remove_tree(std::string_view name) {
+    std::lock_guard const lock(s_->m);
+    auto const within = key(name) + "/";
+    auto const is_there = [&](auto const& x) { return x.first.starts_with(within); };
+    std::erase_if(s_->objects, is_there);
+    std::erase_if(s_->begun, is_there);
 }
 
 CAIRN_DECL std::string memory_store::describe(std::string_view name) {
