@@ -128,6 +128,14 @@ private:
 };
 static_assert(RenamingStore<renaming_store> && !RenamingStore<browsable_store>);
 
+/// The same, whose objects several processes can write: the least `SharedWriteStore`.
+class shared_write_store : public object_store {
+public:
+    using object_store::object_store;
+    write_handle reopen(std::string_view n) { return create(n, 0); }
+};
+static_assert(SharedWriteStore<shared_write_store> && !SharedWriteStore<object_store>);
+
 /// The same, which can do without syncing: the least `UnsyncedStore`.
 class unsynced_store : public object_store {
 public:
@@ -311,6 +319,10 @@ struct store_remove_place_returns : store_without_remove_place {
     bool remove_place(const std::string&);
 };
 
+struct store_reopens_for_reading : object_store {
+    read_handle reopen(std::string_view);
+};
+static_assert(!SharedWriteStore<store_reopens_for_reading>);
 struct store_kind_is_bool : renaming_store {
     store_kind_is_bool at(std::string) const;
     bool kind_of(std::string_view);

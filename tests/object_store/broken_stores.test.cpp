@@ -2,6 +2,7 @@
 // What the suites for stores find: each store here breaks one promise.
 #include <cairn/object_store/memory.hpp>
 #include <cairn/testing/object_store.hpp>
+#include <cairn/testing/renaming_store.hpp>
 
 #include <boost/test/unit_test.hpp>
 

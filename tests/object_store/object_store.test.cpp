@@ -7,6 +7,7 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/testing/object_store.hpp>
+#include <cairn/testing/renaming_store.hpp>
 
 #include <boost/test/unit_test.hpp>
 

@@ -272,6 +272,19 @@ concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string
     { s.remove_place(id) } -> std::same_as<void>;
 };
 
+/// An ObjectStore whose objects several processes can write, each other bytes: `s.reopen(name)`
+/// returns a handle like that of `create`, for an object that is finished. Its `finish(true)` makes
+/// durable what was written with it; destroyed unfinished, it leaves the object. Handles of several
+/// hosts must not write bytes of one block of 4096.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::shared_write_store`.
+template <class S>
+concept SharedWriteStore =
+    ObjectStore<S> && requires(S& s, std::string_view name, std::uint64_t n, byte_span bytes) {
+        { s.reopen(name).write(n, bytes) } -> std::same_as<void>;
+        { s.reopen(name).finish(true) } -> std::same_as<void>;
+    };
+
 /// What has a name in a store.
 enum class name_kind { none, object, place, other };
 
@@ -298,7 +311,7 @@ enum class name_kind { none, object, place, other };
 /// - `remove_tree` follows no links. It is not atomic.
 ///
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over these. **Archetype**:
-/// `archetype::renaming_store`.
+/// `archetype::renaming_store`. **Conformance**: `cairn/testing/renaming_store.hpp`.
 template <class S>
 concept RenamingStore = BrowsableStore<S> && requires(S& s, std::string_view a) {
     { s.kind_of(a) } -> std::same_as<name_kind>;

@@ -102,6 +102,8 @@ public:
     /// @param durable  False: `finish(true)` will not be called, so the system may write the bytes
     /// back at any time.
     writer create(std::string_view name, std::uint64_t size, bool durable = true);
+    /// See @ref SharedWriteStore. Writes through the page cache.
+    writer reopen(std::string_view name);
 
     /// Writes a temporary file beside it and renames that. Publishers on one machine are serialized
     /// by a lock on the directory, so that of those that match one tag exactly one succeeds; on

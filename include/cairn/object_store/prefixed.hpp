@@ -22,8 +22,8 @@ namespace cairn {
 ///
 /// Lifetime: borrows the store, which must outlive this and the results of `at`.
 /// **Models**: `RelocatableStore`; `WriteBackStore`, `UnsyncedStore`, `WarningStore`,
-/// `ManyRequestsStore` and `RenamingStore` where the store is one; and `BrowsableStore` unless the store has places
-/// that it cannot list.
+/// `ManyRequestsStore`, `SharedWriteStore` and `RenamingStore` where the store is one; and
+/// `BrowsableStore` unless the store has places that it cannot list.
 template <ObjectStore Store>
 class prefixed_store {
 public:
@@ -91,6 +91,11 @@ public:
         requires WriteBackStore<Store>
     {
         return base_->create(full(name), size, durable);
+    }
+    auto reopen(std::string_view name)
+        requires SharedWriteStore<Store>
+    {
+        return base_->reopen(full(name));
     }
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
         base_->publish(full(name), b, std::move(match));

@@ -55,6 +55,8 @@ class erased_store {
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
         virtual std::chrono::milliseconds lag() const = 0;
+        virtual bool shares_writes() const = 0;
+        virtual std::unique_ptr<any_writer> reopen(std::string_view) = 0;
         virtual bool renames() const = 0;
         virtual name_kind kind_of(std::string_view) = 0;
         virtual void move(std::string_view from, std::string_view to) = 0;
@@ -153,6 +155,17 @@ class erased_store {
         }
         std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
         std::chrono::milliseconds lag() const override { return lag_of(s_); }
+        bool shares_writes() const override { return SharedWriteStore<Store>; }
+        std::unique_ptr<any_writer> reopen([[maybe_unused]] std::string_view name) override {
+            if constexpr (SharedWriteStore<Store>)
+                return std::make_unique<writer_of<decltype(s_.reopen(name))>>(s_.reopen(name));
+            else
+                throw error(errc::unsupported,
+                            {.file = s_.describe(name),
+                             .expected = "a store whose objects several processes can write "
+                                         "(SharedWriteStore)",
+                             .found = "one without reopen()"});
+        }
         bool renames() const override { return RenamingStore<Store>; }
         name_kind kind_of(std::string_view n) override {
             if constexpr (RenamingStore<Store>) return s_.kind_of(n);
@@ -263,6 +276,9 @@ public:
     /// Returns the id in `places` of the place that an id names, however it is written.
     std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
+    /// Whether the store is a SharedWriteStore; if not, the next function throws errc::unsupported.
+    bool shares_writes() const { return s_->shares_writes(); }
+    writer reopen(std::string_view name) { return writer(s_->reopen(name)); }
     /// Whether the store is a RenamingStore; if not, the next functions throw errc::unsupported.
     bool renames() const { return s_->renames(); }
     name_kind kind_of(std::string_view name) { return s_->kind_of(name); }
@@ -277,7 +293,8 @@ public:
 private:
     std::shared_ptr<any_store> s_;
 };
-static_assert(RenamingStore<erased_store> && WriteBackStore<erased_store>);
+static_assert(RenamingStore<erased_store> && SharedWriteStore<erased_store> &&
+              WriteBackStore<erased_store>);
 
 }  // namespace cairn::detail
 

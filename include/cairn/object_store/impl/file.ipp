@@ -35,7 +35,7 @@
 
 namespace cairn {
 
-static_assert(RenamingStore<file_store> &&
+static_assert(RenamingStore<file_store> && SharedWriteStore<file_store> &&
               UncachedReadStore<file_store> && UnsyncedStore<file_store> &&
               WarningStore<file_store>);
 
@@ -236,6 +236,21 @@ CAIRN_DECL file_store::writer file_store::create(std::string_view name, std::uin
                                              direct ? options_.direct_write_bytes : 0));
     detail::reserve_space(raw, file.string(), size);
     return w;
+}
+
+CAIRN_DECL file_store::writer file_store::reopen(std::string_view name) {
+    auto const file = impl::full(*this, name).string();
+    auto fd = detail::open_path(file, O_WRONLY | O_NOFOLLOW);
+    if (fd.get() < 0) {
+        if (errno == ENOENT) throw error(errc::not_found, {.file = file, .found = "no such file"});
+        detail::fail(errno, file, "cannot open it for writing");
+    }
+    auto const size = static_cast<std::uint64_t>(detail::status_of(fd.get(), file).st_size);
+    bool const nested = name.find('/') != name.npos;
+    auto s =
+        std::make_unique<writer::state>(std::move(fd), file, size, nested, options_.sync_files, 0);
+    s->shared = true;
+    return writer(std::move(s));
 }
 
 CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,

@@ -41,7 +41,7 @@ struct file_store::writer::state {
     state(state&&) = delete;
     // Does not remove a different file that now has this name.
     ~state() {
-        if (fd.get() >= 0 && detail::names_it(fd.get(), path)) ::unlink(path.c_str());
+        if (!shared && fd.get() >= 0 && detail::names_it(fd.get(), path)) ::unlink(path.c_str());
     }
 
     template <class F>
@@ -84,7 +84,8 @@ struct file_store::writer::state {
     std::string path;
     std::uint64_t size;
     bool nested;
-    bool durable;  ///< False: never synced.
+    bool durable;         ///< False: never synced.
+    bool shared = false;  ///< Others write it too: its end is not known, and it stays.
     std::atomic<bool> failed{false};
     byte_vector end;  ///< The last bytes of the file, as they were written.
     detail::write_back write_back;
@@ -138,14 +139,14 @@ CAIRN_DECL void file_store::writer::finish(bool durable) {
             if (s_->nested && !detail::sync_directory(directory))
                 detail::fail(EACCES, directory, "cannot sync the directory");
         }
-        if (!s_->is_there())
+        if (!s_->shared && !s_->is_there())
             throw error(errc::io,
                         {.file = s_->path, .found = "it was removed while being written"});
     });
     try {
         detail::close_file(s_->fd, s_->path);
     } catch (...) {
-        ::unlink(s_->path.c_str());
+        if (!s_->shared) ::unlink(s_->path.c_str());
         throw;
     }
 }
