@@ -27,16 +27,16 @@ namespace cairn::format::safetensors {
 namespace impl {
 
 /// A JSON string with the escapes that serde_json writes.
-inline std::string quoted(std::string_view s) {
+inline std::string json_text(std::string_view s) {
     constexpr std::string_view digits = "0123456789abcdef", plain = "\"\\\b\f\n\r\t",
                                escapes = "\"\\bfnrt";
     std::string out = "\"";
     for (char const c : s) {
+        auto const code = static_cast<unsigned char>(c);
         if (auto const known = plain.find(c); known != plain.npos)
-            (out += '\\') += escapes[known];
-        else if (static_cast<unsigned char>(c) < 0x20)
-            ((out += "\\u00") += digits[static_cast<unsigned char>(c) >> 4]) +=
-                digits[static_cast<unsigned char>(c) & 15];
+            out.append({'\\', escapes[known]});
+        else if (code < 0x20)
+            out.append("\\u00").append({digits[code >> 4], digits[code & 15]});
         else
             out += c;
     }
@@ -91,8 +91,7 @@ inline std::string header_of(const target_file& file, const header_text& text,
     std::string json = "{\"__metadata__\":{";
     auto const* comma = "";
     auto const add = [&](std::string_view key, std::string_view what) {
-        ((json += comma) += quoted(key)) += ":" + quoted(what);
-        comma = ",";
+        json += std::exchange(comma, ",") + json_text(key) + ":" + json_text(what);
     };
     if (!text.contains("format")) add("format", "pt");
     for (auto const& [key, what] : text) add(key, what);
@@ -100,16 +99,15 @@ inline std::string header_of(const target_file& file, const header_text& text,
     std::uint64_t at = 0;
     for (std::size_t i = 0; i < entries.size(); ++i) {
         auto const& t = file.tensors[i];
-        ((((json += ",") += quoted(t.fqn)) += ":{\"dtype\":\"") += entries[i]->name) +=
-            "\",\"shape\":[";
+        json += "," + json_text(t.fqn) + ":{\"dtype\":\"" + std::string(entries[i]->name) +
+                "\",\"shape\":[";
         for (std::size_t d = 0; d < t.shape.size(); ++d) {
             auto n = static_cast<std::uint64_t>(t.shape[d]);
             if (d + 1 == t.shape.size() && entries[i]->bits < 8) n *= 8 / entries[i]->bits;
-            (json += d == 0 ? "" : ",") += std::to_string(n);
+            json += (d == 0 ? "" : ",") + std::to_string(n);
         }
-        (json += "],\"data_offsets\":[") += std::to_string(at) + ",";
-        at += bytes_of(t);
-        (json += std::to_string(at)) += "]}";
+        auto const begin = std::exchange(at, at + bytes_of(t));
+        json += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(at) + "]}";
     }
     json += "}";
     json.append((8 - json.size() % 8) % 8, ' ');
@@ -213,15 +211,15 @@ CAIRN_DECL std::string encode_index(std::span<const target> files, const index_n
     auto const* comma = "\n";
     for (auto const& [fqn, crc] : notes.crcs) {
         json += std::exchange(comma, ",\n");
-        json += "        " + impl::quoted(fqn) + ": " + std::to_string(crc);
+        json += "        " + impl::json_text(fqn) + ": " + std::to_string(crc);
     }
-    json += "\n      },\n      \"save_id\": " + impl::quoted(notes.save_id) +
+    json += "\n      },\n      \"save_id\": " + impl::json_text(notes.save_id) +
             "\n    },\n    \"total_size\": " + std::to_string(total) +
             "\n  },\n  \"weight_map\": {";
     comma = "\n";
     for (auto const& [fqn, file] : map) {
         json += std::exchange(comma, ",\n");
-        json += "    " + impl::quoted(fqn) + ": " + impl::quoted(file);
+        json += "    " + impl::json_text(fqn) + ": " + impl::json_text(file);
     }
     return json += "\n  }\n}\n";
 }
