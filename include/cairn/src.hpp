@@ -65,6 +65,7 @@
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
+#include <cairn/storage/impl/safetensors_writer.ipp>
 #include <cairn/storage/impl/source_pieces.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_save_reader.ipp>

@@ -165,6 +165,31 @@ public:
     {
         s_->around_if_all("remove_place", [&] { store_.remove_place(id); });
     }
+    cairn::name_kind kind_of(std::string_view n)
+        requires cairn::RenamingStore<Store>
+    {
+        return s_->around_if_all("kind_of", [&] { return store_.kind_of(n); });
+    }
+    void move(std::string_view from, std::string_view to)
+        requires cairn::RenamingStore<Store>
+    {
+        s_->around("move", [&] { store_.move(from, to); });
+    }
+    void exchange(std::string_view a, std::string_view b)
+        requires cairn::RenamingStore<Store>
+    {
+        s_->around("exchange", [&] { store_.exchange(a, b); });
+    }
+    std::vector<std::string> hidden_places()
+        requires cairn::RenamingStore<Store>
+    {
+        return s_->around_if_all("hidden_places", [&] { return store_.hidden_places(); });
+    }
+    void remove_tree(std::string_view n)
+        requires cairn::RenamingStore<Store>
+    {
+        s_->around("remove_tree", [&] { store_.remove_tree(n); });
+    }
     void remove(std::string_view n) {
         s_->around_if_all("remove", [&] { store_.remove(n); });
     }

@@ -85,20 +85,25 @@ private:
     std::vector<std::byte> small_;
 };
 
-/// Passes a tensor's payload, piece by piece in stored order, to `sink(bytes)`. Dense memory is
-/// passed directly; any other is gathered in `scratch`, which grows to one piece. Pieces are
-/// multiples of the footer's block size, except the last.
+/// The size of the pieces in which tensors are written: a multiple of the footer's block size.
+inline constexpr std::uint64_t payload_piece = std::uint64_t{256} << 10;
+static_assert(payload_piece % format::native::block_bytes == 0);
+
+/// Passes the bytes of dense memory, piece by piece.
 template <class Sink>
-void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
-                            Sink&& sink) {
-    constexpr std::uint64_t piece = std::uint64_t{256} << 10;
-    static_assert(piece % format::native::block_bytes == 0);
+void for_each_piece_of(byte_span all, Sink&& sink) {
+    for (std::size_t at = 0; at < all.size(); at += payload_piece)
+        sink(all.subspan(at, std::min<std::size_t>(payload_piece, all.size() - at)));
+}
+/// Passes a tensor's elements in row-major order, piece by piece, to `sink(bytes)`. Memory in that
+/// order is passed directly; any other is gathered in `scratch`, which grows to one piece. Pieces
+/// have the same size, except the last.
+template <class Sink>
+void for_each_row_major_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
+                              Sink&& sink) {
     std::uint64_t const total = v.bytes();
-    if (is_row_major(v) || is_dense(v)) {
-        for (std::uint64_t at = 0; at < total; at += piece)
-            sink(byte_span(v.data + at, std::min(piece, total - at)));
-        return;
-    }
+    if (is_row_major(v)) return for_each_piece_of({v.data, static_cast<std::size_t>(total)}, sink);
+    constexpr auto piece = payload_piece;
     std::uint64_t const element = size_of(v.type);
     if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
     for (std::uint64_t at = 0; at < total; at += piece) {
@@ -111,6 +116,14 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
         }
         sink(byte_span(scratch.data(), n));
     }
+}
+/// As `for_each_row_major_piece`, in stored order: that of the memory if it is dense.
+template <class Sink>
+void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
+                            Sink&& sink) {
+    if (is_row_major(v) || is_dense(v))
+        return for_each_piece_of({v.data, static_cast<std::size_t>(v.bytes())}, sink);
+    for_each_row_major_piece(v, scratch, sink);
 }
 
 /// Overload for the data of an item: in memory, or asked for in larger pieces, each of which opens

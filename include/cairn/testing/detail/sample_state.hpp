@@ -23,7 +23,9 @@ namespace cairn::testing::detail {
 class sample_state {
 public:
     /// @param strided  False leaves out the tensor in transposed memory.
-    sample_state(int rank, int ranks, int seed, bool strided = true) : rank_(rank), ranks_(ranks) {
+    /// @param values   False leaves out values.
+    sample_state(int rank, int ranks, int seed, bool strided = true, bool values = true)
+        : rank_(rank), ranks_(ranks) {
         add("rows", dtype::float32, {7, 3}, true, seed);
         add("complex", dtype::complex64, {4, 2}, true, seed);
         add("large", dtype::float32, {50000}, true, seed);
@@ -33,6 +35,7 @@ public:
         add("flags", dtype::boolean, {5}, false, seed);
         add("odd", dtype::uint8, {3}, false, seed);
         if (strided) add("transposed", dtype::float32, {3, 4}, false, seed, true);
+        if (!values) return;
         values_["step"] = number(seed);
         values_["name"] = "run " + std::to_string(seed);
         values_["nothing"] = value();
@@ -71,7 +74,7 @@ public:
     }
     /// Names of the entries that differ, bit by bit, from a state of another seed; empty if none.
     std::string difference(int seed) const {
-        sample_state const want(rank_, ranks_, seed, parts_.back().transposed);
+        sample_state const want(rank_, ranks_, seed, parts_.back().transposed, !values_.empty());
         std::string names;
         for (std::size_t i = 0; i < parts_.size(); ++i)
             if (parts_[i].bytes != want.parts_[i].bytes) names += parts_[i].fqn + " ";

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_TARGET_ASSEMBLY_HPP
+#define CAIRN_STORAGE_DETAIL_TARGET_ASSEMBLY_HPP
+
+#include <cairn/completion.hpp>
+#include <cairn/detail/parallel.hpp>
+#include <cairn/error.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/target_file.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/chunk_reader.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/target_shares.hpp>
+#include <cairn/tensor/flat_range.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// The coordinator's last part of files that several ranks write: what they have put aside.
+class target_assembly {
+public:
+    using tensor_crcs = std::map<std::string, std::uint32_t, std::less<>>;
+    /// Writes bytes of a file: `put(file, offset, bytes)`. Called by several threads at a time.
+    using put_bytes = std::function<void(std::size_t, std::uint64_t, byte_span)>;
+
+    /// @param aside, files, plans, shares, me  Outlive this.
+    target_assembly(erased_store& aside, std::span<const format::target_file* const> files,
+                    std::span<const save_plan> plans, std::span<const rank_share> shares,
+                    const storage_setup& me, std::size_t threads)
+        : aside_(aside), files_(files), plans_(plans), shares_(shares), me_(me), threads_(threads) {
+        for (std::size_t f = 0; f < files.size(); ++f) numbers_.emplace(files[f]->name, f);
+    }
+
+    /// Returns the CRC-32 of each tensor.
+    /// @throws error errc::corrupt for a side file that is not as its rank wrote it, and for
+    /// elements that no rank wrote
+    tensor_crcs complete(const put_bytes& put) {
+        for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) { take(rank, put); });
+        tensor_crcs out;
+        for (std::size_t f = 0; f < files_.size(); ++f)
+            for (auto const& t : files_[f]->tensors) out[t.fqn] = crc_of(t);
+        if (!boxed_.entries.empty()) gather_boxes(put, out);
+        return out;
+    }
+    /// The bytes that were put aside as boxes.
+    std::uint64_t boxed_bytes() const noexcept { return boxed_bytes_; }
+    /// The name of a tensor of these.
+    std::string a_boxed_tensor() const {
+        return boxed_.entries.empty() ? std::string() : boxed_.entries.begin()->first;
+    }
+
+private:
+    static constexpr std::uint64_t piece = std::uint64_t{8} << 20;
+
+    /// Bytes of a side file that belong into a file as they are.
+    struct stretch {
+        std::size_t file;
+        std::uint64_t aside, at, length;
+    };
+    struct run {
+        file_range in_tensor;
+        std::uint32_t crc;
+    };
+
+    /// Moves what a rank has put aside, except boxes.
+    void take(std::size_t rank, const put_bytes& put) {
+        auto const& plan = plans_[rank];
+        auto const& share = shares_[rank];
+        side_layout const layout(plan, share);
+        auto const name = side_layout::name(rank);
+        auto side = open_side(rank, name, layout);
+        byte_vector b(static_cast<std::size_t>(layout.size() - layout.elements));
+        side.read(layout.elements, b);
+        auto const crcs = side_layout::decode_crcs(b);
+        if (!crcs) throw bad_side(rank, name, "checksums with their own", "other bytes");
+        std::vector<stretch> stretches;
+        for (std::size_t i = 0; i < plan.items.size(); ++i) {
+            auto const& item = plan.items[i];
+            auto const& s = share.items[i];
+            if (s.how == item_share::way::none) continue;
+            std::lock_guard const lock(m_);
+            if (s.how == item_share::way::box) {
+                add_box(item, name, layout.at[i]);
+                continue;
+            }
+            auto const file = numbers_.at(share.files[s.file]);
+            auto at = layout.at[i];
+            auto& runs = runs_[item.fqn];
+            for_each_run(item, s, [&](std::size_t k, file_range r) {
+                auto const direct = share.direct_part(r);
+                for (auto const part :
+                     {file_range{r.begin, direct.begin}, file_range{direct.end, r.end}}) {
+                    add(stretches, {file, at, part.begin, part.length()});
+                    at += part.length();
+                }
+                runs.push_back(
+                    {{r.begin - s.offset, r.end - s.offset}, (*crcs)[layout.crc_at[i] + k]});
+            });
+        }
+        for (auto const& s : stretches) {
+            heed();
+            b.resize(static_cast<std::size_t>(s.length));
+            side.read(s.aside, b);
+            put(s.file, s.at, b);
+            advance(b.size());
+        }
+    }
+    error bad_side(std::size_t rank, const std::string& name, std::string expected,
+                   std::string found) {
+        return error(errc::corrupt, {.rank = static_cast<int>(rank),
+                                     .file = aside_.describe(name),
+                                     .expected = std::move(expected),
+                                     .found = std::move(found),
+                                     .remedy = "all ranks must see the same directory"});
+    }
+    erased_store::reader open_side(std::size_t rank, const std::string& name,
+                                   const side_layout& layout) {
+        try {
+            auto side = aside_.open(name);
+            if (auto const size = side.size(); size != layout.size())
+                throw bad_side(rank, name, std::to_string(layout.size()) + " bytes",
+                               std::to_string(size));
+            return side;
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::not_found)) throw;
+            throw bad_side(rank, name, "what this rank has put aside", "no such file");
+        }
+    }
+    /// Adjacent ones are moved together, large ones in pieces.
+    static void add(std::vector<stretch>& all, stretch s) {
+        if (s.length == 0) return;
+        if (!all.empty()) {
+            auto& last = all.back();
+            if (last.file == s.file && last.length + s.length <= piece &&
+                last.aside + last.length == s.aside && last.at + last.length == s.at) {
+                last.length += s.length;
+                return;
+            }
+        }
+        for (; s.length > piece; s.aside += piece, s.at += piece, s.length -= piece)
+            all.push_back({s.file, s.aside, s.at, piece});
+        all.push_back(s);
+    }
+    void add_box(const write_item& item, const std::string& side, std::uint64_t at) {
+        auto const [entry, fresh] = boxed_.entries.try_emplace(item.fqn, tensor_metadata());
+        auto& t = std::get<tensor_metadata>(entry->second);
+        t.type = item.type;
+        t.shape = item.global_shape;
+        auto const n = item.content_bytes();
+        boxed_bytes_ += n;
+        t.chunks.push_back(
+            {item.region,
+             {side, at, n, {}, item_layout{0, n, 0, 0, row_major_strides(item.region.shape)}}});
+    }
+
+    /// Combines the checksums of a tensor's runs, which must be all of it.
+    std::uint32_t crc_of(const format::target_tensor& t) {
+        if (boxed_.entries.contains(t.fqn)) return 0;
+        std::uint64_t at = 0;
+        std::uint32_t crc = 0;
+        auto& runs = runs_[t.fqn];
+        std::sort(runs.begin(), runs.end(),
+                  [](const run& a, const run& b) { return a.in_tensor.begin < b.in_tensor.begin; });
+        for (auto const& r : runs) {
+            if (r.in_tensor.begin != at) break;
+            crc = format::crc32_combine(crc, r.crc, r.in_tensor.length());
+            at = r.in_tensor.end;
+        }
+        auto const bytes = static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
+        if (at != bytes) throw incomplete(t.fqn, bytes, at);
+        return crc;
+    }
+    static error incomplete(const std::string& fqn, std::uint64_t bytes, std::uint64_t at) {
+        return error(errc::invalid_plan,
+                     {.fqn = fqn,
+                      .expected = "each of its " + std::to_string(bytes) + " bytes once",
+                      .found = "a gap or an overlap at byte " + std::to_string(at),
+                      .remedy = "the ranks' shards must cover the tensor"});
+    }
+
+    /// Reads tensors that lie aside as boxes, piece by piece, in the order of their file.
+    void gather_boxes(const put_bytes& put, tensor_crcs& crcs) {
+        chunk_reader reader(aside_, {}, static_cast<int>(threads_));
+        reader.set_up_reader(boxed_, me_);
+        for (std::size_t f = 0; f < files_.size(); ++f)
+            for (auto const& t : files_[f]->tensors) {
+                auto const at = boxed_.entries.find(t.fqn);
+                if (at == boxed_.entries.end()) continue;
+                crcs[t.fqn] = gather(reader, std::get<tensor_metadata>(at->second), t, f, put);
+            }
+    }
+    std::uint32_t gather(chunk_reader& reader, const tensor_metadata& stored,
+                         const format::target_tensor& t, std::size_t file, const put_bytes& put) {
+        std::uint64_t const element = size_of(t.type);
+        auto const all = static_cast<std::uint64_t>(t.shape.product());
+        auto const at_once = piece / element;
+        byte_vector b(static_cast<std::size_t>(std::min(all, at_once) * element));
+        std::uint32_t crc = 0;
+        for (std::uint64_t at = 0; at < all; at += at_once) {
+            heed();
+            auto const n = std::min(at_once, all - at);
+            auto const into = std::span(b).first(static_cast<std::size_t>(n * element));
+            if (read(reader, stored, t, at, n, into) != n)
+                throw incomplete(t.fqn, all * element, at * element);
+            crc = format::crc32(into, crc);
+            put(file, t.offset + at * element, into);
+            advance(into.size());
+        }
+        return crc;
+    }
+    /// Reads the elements `[at, at + n)` of a tensor. @return How many there are.
+    static std::uint64_t read(chunk_reader& reader, const tensor_metadata& stored,
+                              const format::target_tensor& t, std::uint64_t at, std::uint64_t n,
+                              std::span<std::byte> into) {
+        auto const boxes = boxes_of_flat_range(t.shape, static_cast<std::int64_t>(at),
+                                               static_cast<std::int64_t>(at + n));
+        load_plan plan;
+        std::vector<tensor_view> windows;
+        std::uint64_t found = 0;
+        auto* to = into.data();
+        for (std::uint32_t k = 0; k < boxes.size(); ++k) {
+            windows.emplace_back(t.type, boxes[k].shape, to);
+            to += boxes[k].volume() * static_cast<std::int64_t>(size_of(t.type));
+            for (std::size_t c = 0; c < stored.chunks.size(); ++c) {
+                auto const region = stored.chunks.region(c);
+                auto const both = intersect(region, boxes[k]);
+                if (both.empty()) continue;
+                found += static_cast<std::uint64_t>(both.volume());
+                read_item item;
+                item.fqn = t.fqn;
+                item.kind = item_kind::shard;
+                item.leaf = k;
+                item.chunk = static_cast<std::uint32_t>(c);
+                item.source_offsets = relative_to(both, region).offsets;
+                item.target_offsets = relative_to(both, boxes[k]).offsets;
+                item.shape = both.shape;
+                plan.items.push_back(std::move(item));
+            }
+        }
+        if (found != n) return found;
+        read_target target;
+        target.resolve_tensor = target.resolve_converted = [&](const read_item& item) {
+            return subview(windows[item.leaf], {item.target_offsets, item.shape});
+        };
+        target.commit_tensor = [](const read_item&, tensor_view) {};
+        (void)await_completion<read_result>(
+            [&](auto done) { reader.read_data(plan, target, std::move(done)); });
+        return found;
+    }
+
+    void heed() const {
+        if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
+    }
+    void advance(std::uint64_t bytes) const {
+        if (me_.activity) me_.activity->advance(bytes);
+    }
+
+    erased_store& aside_;
+    std::span<const format::target_file* const> files_;
+    std::span<const save_plan> plans_;
+    std::span<const rank_share> shares_;
+    const storage_setup& me_;
+    std::size_t threads_;
+    std::map<std::string, std::size_t, std::less<>> numbers_{};    ///< Of files, by name.
+    std::mutex m_{};                                               ///< Protects the rest.
+    std::map<std::string, std::vector<run>, std::less<>> runs_{};  ///< By tensor.
+    metadata boxed_{};
+    std::uint64_t boxed_bytes_ = 0;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
+#define CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
+
+#include <cairn/detail/wire.hpp>
+#include <cairn/error.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/target_file.hpp>
+#include <cairn/metadata/detail/codec.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/dtype.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// Several ranks write files in which every byte has its place beforehand. A rank writes what it
+/// may directly; the rest goes into a side file of its own, from which the coordinator completes
+/// the files: bytes of files in the order of its items, then the CRC-32 of each run that it holds,
+/// then that of these checksums.
+namespace cairn::detail {
+
+/// A stretch of bytes of a file.
+struct file_range {
+    std::uint64_t begin = 0, end = 0;
+    std::uint64_t length() const noexcept { return end - begin; }
+};
+
+/// The stretches of a tensor's elements, in row-major order, that a box consists of. All have the
+/// same length.
+class box_runs {
+public:
+    box_runs(const box& b, const index_vector& shape, std::size_t element) : box_(b) {
+        strides_ = row_major_strides(shape);
+        for (auto& s : strides_) s *= static_cast<std::int64_t>(element);
+        leading_ = shape.size();
+        std::int64_t n = static_cast<std::int64_t>(element);
+        while (leading_ > 0) {
+            --leading_;
+            n *= b.shape[leading_];
+            if (b.shape[leading_] != shape[leading_]) break;
+        }
+        bytes_ = static_cast<std::uint64_t>(n);
+        for (std::size_t d = 0; d < leading_; ++d) count_ *= static_cast<std::size_t>(b.shape[d]);
+        if (bytes_ == 0) count_ = 0;
+    }
+    std::size_t count() const noexcept { return count_; }
+    /// The bytes of a run.
+    std::uint64_t length() const noexcept { return bytes_; }
+    /// Where a run begins, in bytes from the tensor's first element.
+    std::uint64_t at(std::size_t k) const noexcept {
+        std::int64_t at = 0;
+        for (std::size_t d = strides_.size(); d-- > 0;) {
+            auto index = box_.offsets[d];
+            if (d < leading_) {
+                auto const n = static_cast<std::size_t>(box_.shape[d]);
+                index += static_cast<std::int64_t>(k % n);
+                k /= n;
+            }
+            at += index * strides_[d];
+        }
+        return static_cast<std::uint64_t>(at);
+    }
+
+private:
+    const box& box_;
+    index_vector strides_{};
+    std::size_t leading_ = 0;  ///< The dimensions whose indices a run does not contain.
+    std::size_t count_ = 1;
+    std::uint64_t bytes_ = 0;
+};
+
+/// Where the elements of one item go.
+struct item_share {
+    enum class way : std::uint8_t {
+        none,  ///< Nowhere: they are empty, left out, or those of another name.
+        runs,  ///< Into the file, run by run, as far as the rank may; otherwise aside.
+        box    ///< Aside, as they are in memory.
+    };
+    way how = way::none;
+    std::uint32_t file = 0;    ///< Number in the rank's files.
+    std::uint64_t offset = 0;  ///< Of the tensor, in the file.
+};
+
+/// What one rank does; travels as the `storage_data` of its plan.
+struct rank_share {
+    /// Which bytes of the files it writes itself.
+    enum class access : std::uint8_t { none, all } direct = access::none;
+    std::vector<std::string> files{};
+    std::vector<item_share> items{};
+
+    std::string encode() const {
+        wire_writer w;
+        w.u8(static_cast<std::uint8_t>(direct));
+        put(w, files);
+        w.varint(items.size());
+        for (auto const& i : items) {
+            w.u8(static_cast<std::uint8_t>(i.how));
+            w.varint(i.file);
+            w.varint(i.offset);
+        }
+        auto const b = w.written();
+        return {reinterpret_cast<const char*>(b.data()), b.size()};
+    }
+    /// @throws error errc::invalid_plan unless it is one for the items of this plan
+    static rank_share decode(const save_plan& plan) {
+        wire_reader r(std::as_bytes(std::span(plan.storage_data)));
+        rank_share s;
+        s.direct = static_cast<access>(r.u8());
+        s.files = get_strings(r);
+        for (auto n = r.count(3); n > 0; --n) {
+            item_share i;
+            i.how = static_cast<item_share::way>(r.u8());
+            i.file = static_cast<std::uint32_t>(r.varint());
+            i.offset = r.varint();
+            if (i.file >= s.files.size()) wire_reader::fail("a file that is not listed");
+            s.items.push_back(i);
+        }
+        if (s.items.size() != plan.items.size())
+            throw error(errc::invalid_plan, {.expected = "the " + std::to_string(s.items.size()) +
+                                                         " items that were planned for this rank",
+                                             .found = std::to_string(plan.items.size()),
+                                             .remedy = "finish_save_plan must keep the items"});
+        return s;
+    }
+    /// The part of a run that the rank writes itself; what is before and behind it goes aside.
+    file_range direct_part(file_range run) const noexcept {
+        return direct == access::all ? run : file_range{run.begin, run.begin};
+    }
+};
+
+/// Passes each run of an item, with its range in the file: `f(k, range)`.
+template <class F>
+void for_each_run(const write_item& item, const item_share& share, F&& f) {
+    box_runs const runs(item.region, item.global_shape, size_of(item.type));
+    for (std::size_t k = 0; k < runs.count(); ++k) {
+        auto const begin = share.offset + runs.at(k);
+        f(k, file_range{begin, begin + runs.length()});
+    }
+}
+
+/// The layout of a rank's side file.
+struct side_layout {
+    std::vector<std::uint64_t> at{};    ///< Where each item's bytes begin.
+    std::vector<std::size_t> crc_at{};  ///< The number of each item's first checksum.
+    std::uint64_t elements = 0;         ///< Bytes before the checksums.
+    std::size_t crcs = 0;
+
+    side_layout(const save_plan& plan, const rank_share& share) {
+        for (std::size_t i = 0; i < plan.items.size(); ++i) {
+            at.push_back(elements);
+            crc_at.push_back(crcs);
+            auto const& item = plan.items[i];
+            if (share.items[i].how == item_share::way::box) elements += item.content_bytes();
+            if (share.items[i].how != item_share::way::runs) continue;
+            for_each_run(item, share.items[i], [&](std::size_t, file_range run) {
+                elements += run.length() - share.direct_part(run).length();
+                ++crcs;
+            });
+        }
+    }
+    std::uint64_t size() const noexcept { return elements + 4 * (std::uint64_t{crcs} + 1); }
+    /// How the checksums stand in the file, with their own.
+    static byte_vector encode_crcs(std::span<const std::uint32_t> crcs) {
+        wire_writer w;
+        w.u32s(crcs);
+        w.u32(format::crc32(w.written()));
+        return w.take();
+    }
+    /// @return Nothing for other bytes.
+    static std::optional<std::vector<std::uint32_t>> decode_crcs(byte_span b) {
+        std::vector<std::uint32_t> crcs(b.size() / 4);
+        wire_reader(b).u32s(crcs);
+        if (crcs.empty() || crcs.back() != format::crc32(b.first(b.size() - 4))) return {};
+        crcs.pop_back();
+        return crcs;
+    }
+    static std::string name(std::size_t rank) { return "side." + std::to_string(rank); }
+};
+
+/// What the ranks of a save write, as tensors of a format.
+class planned_tensors {
+public:
+    /// @param skip_values  Leaves out values, which are otherwise refused.
+    /// @throws error errc::unsupported for a value, naming it and what skips it
+    planned_tensors(std::span<const save_plan> plans, bool skip_values) {
+        for (auto const& plan : plans)
+            for (auto const& item : plan.items) add(item, skip_values);
+        for (auto& [fqn, t] : all_) t.stored_as = root_of(fqn);
+    }
+    /// Those that are stored, in the order of their names.
+    std::vector<format::target_tensor> stored() const {
+        std::vector<format::target_tensor> out;
+        for (auto const& [fqn, t] : all_)
+            if (t.stored_as == fqn) out.push_back({std::string(fqn), t.type, *t.shape, 0});
+        return out;
+    }
+    /// Makes each rank's share, for files with these tensors.
+    /// @param coordinator  Writes all of what it holds itself.
+    std::vector<rank_share> shares(std::span<const save_plan> plans,
+                                   std::span<const format::target_file* const> files,
+                                   std::size_t coordinator) {
+        for (std::uint32_t f = 0; f < files.size(); ++f)
+            for (auto const& t : files[f]->tensors) {
+                auto& known = all_.at(t.fqn);
+                known.file = f;
+                known.offset = t.offset;
+            }
+        std::vector<rank_share> out;
+        for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+            auto& share = out.emplace_back();
+            if (rank == coordinator) share.direct = rank_share::access::all;
+            std::map<std::uint32_t, std::uint32_t> numbers;
+            for (auto const& item : plans[rank].items) {
+                auto& s = share.items.emplace_back();
+                auto const* const t = find(item);
+                auto const file = t == nullptr ? 0 : t->file;
+                auto const [at, fresh] =
+                    numbers.try_emplace(file, static_cast<std::uint32_t>(numbers.size()));
+                if (fresh) share.files.push_back(files[file]->name);
+                s.file = at->second;
+                if (t == nullptr) continue;
+                s.offset = t->offset;
+                if (t->stored_as == item.fqn && !item.region.empty())
+                    s.how = t->short_runs ? item_share::way::box : item_share::way::runs;
+            }
+        }
+        return out;
+    }
+    /// Sentences about what is not stored under its name.
+    std::vector<std::string> warnings() const {
+        std::vector<std::string> out;
+        for (auto const& [fqn, t] : all_)
+            if (t.stored_as != fqn)
+                out.push_back("'" + std::string(fqn) + "' is not stored: it is tied to '" +
+                              std::string(t.stored_as) + "', which is");
+        if (skipped_ != 0)
+            out.push_back(std::to_string(skipped_) + " values are not stored, e.g. '" +
+                          first_skipped_ + "': skip_values is on");
+        return out;
+    }
+
+private:
+    /// The bytes of a run from which on it is written by itself.
+    static constexpr std::uint64_t long_run = std::uint64_t{64} << 10;
+
+    struct tensor {
+        dtype type;
+        const index_vector* shape;
+        std::string_view stored_as{};
+        std::string_view tied_to{};  ///< On every rank.
+        bool tied = true;
+        /// A box of it consists of several runs that are short.
+        bool short_runs = false;
+        std::uint32_t file = 0;
+        std::uint64_t offset = 0;
+    };
+
+    void add(const write_item& item, bool skip_values) {
+        if (item.kind == item_kind::value) {
+            if (!skip_values)
+                throw error(errc::unsupported,
+                            {.fqn = item.fqn,
+                             .expected = "a tensor, because the format has nothing else",
+                             .found = "a value",
+                             .remedy = "save only tensors, or leave values out (skip_values)"});
+            if (skipped_++ == 0) first_skipped_ = item.fqn;
+            return;
+        }
+        auto const [at, fresh] = all_.try_emplace(item.fqn, tensor{item.type, &item.global_shape});
+        auto& t = at->second;
+        if (item.region.empty()) {
+            // A rank that holds nothing of a tensor may not know its dtype.
+            if (!fresh || item.shard_index == write_item::no_shard) return;
+        } else {
+            t.type = item.type;
+            t.shape = &item.global_shape;
+            box_runs const runs(item.region, item.global_shape, size_of(item.type));
+            t.short_runs = t.short_runs || (runs.count() > 1 && runs.length() < long_run);
+        }
+        if (t.tied_to.empty()) t.tied_to = item.tied_to;
+        t.tied = t.tied && !item.tied_to.empty() && t.tied_to == item.tied_to;
+    }
+    std::string_view root_of(std::string_view fqn) const {
+        for (std::size_t steps = 0; steps <= all_.size(); ++steps) {
+            auto const& t = all_.find(fqn)->second;
+            auto const to = t.tied ? all_.find(t.tied_to) : all_.end();
+            if (to == all_.end() || to->second.type != t.type || *to->second.shape != *t.shape)
+                return fqn;
+            fqn = to->first;
+        }
+        return fqn;
+    }
+    /// The tensor that an item's elements are part of; null: it is a value.
+    const tensor* find(const write_item& item) const {
+        if (item.kind == item_kind::value) return nullptr;
+        auto const& own = all_.find(item.fqn)->second;
+        return own.stored_as == item.fqn ? &own : stored_instead(own);
+    }
+    const tensor* stored_instead(const tensor& t) const { return &all_.find(t.stored_as)->second; }
+
+    std::map<std::string_view, tensor, std::less<>> all_{};  ///< Refers to the plans.
+    std::size_t skipped_ = 0;
+    std::string first_skipped_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

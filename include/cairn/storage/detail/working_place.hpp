@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_WORKING_PLACE_HPP
+#define CAIRN_STORAGE_DETAIL_WORKING_PLACE_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/error.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/detail/names.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Where a format whose files have fixed names is written before all of it appears in one step: a
+/// hidden place beside the target, `.NAME.saving-<save id>`, with
+///
+///     .saving.<save id>   who is writing it (save_intent)
+///     new/                what will be the target, or the file that will be
+///
+/// and whatever else the ranks need. After the commit `new/` is what was replaced. A place whose
+/// writer has ended is renamed before it is removed, so that the writer, if it runs nevertheless,
+/// cannot commit what is left of it.
+class working_place {
+public:
+    /// @param id  Of the target, whose last part is its name.
+    /// @throws error errc::invalid_argument if it has no name; errc::unsupported for a store that
+    /// cannot rename
+    working_place(const erased_store& base, checkpoint_id id, const std::string& save_id,
+                  bool is_file)
+        : target_(target_of(base, std::move(id))), save_id_(save_id), is_file_(is_file),
+          hidden_name_(prefix() + save_id), hidden_(target_.in.at(hidden_name_)),
+          fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {
+        if (!target_.in.renames())
+            throw error(errc::unsupported,
+                        {.file = target_.in.describe(target_.name),
+                         .expected = "a store that can rename a place in one step "
+                                     "(RenamingStore), e.g. a file_store",
+                         .found = "one without move() and exchange()",
+                         .remedy = "save in PyTorch's format there, and convert it elsewhere"});
+    }
+
+    /// For what the ranks need meanwhile.
+    erased_store& hidden() noexcept { return hidden_; }
+    /// The place that will be the target; of a file, the place of that file.
+    erased_store& fresh() noexcept { return fresh_; }
+    const std::string& name() const noexcept { return target_.name; }
+    std::string describe_target() { return target_.in.describe(target_.name); }
+
+    /// Checks that the target may be replaced, makes the place, and removes those of saves that
+    /// have ended. The coordinator calls it, as all that follow.
+    void take(bool overwrite, cairn::activity* activity) {
+        before_ = look();
+        if (before_.kind != name_kind::none && !overwrite)
+            throw error(errc::already_exists,
+                        {.file = describe_target(),
+                         .expected = "nothing here, because overwrite is off",
+                         .remedy = "choose another checkpoint id, or allow overwriting"});
+        save_intent intent;
+        intent.save_id = save_id_;
+        intent.began = save_intent::now();
+        intent.owner = record_owner::this_one();
+        taken_ = true;
+        hidden_.publish(intent_name(save_id_), intent.encode(), std::nullopt);
+        if (before_.kind != name_kind::none) try_exchange();
+        remove_ended(activity);
+    }
+    /// The objects of the directory that is replaced.
+    const std::vector<object_info>& replaced() const noexcept { return before_.objects; }
+    /// Copies objects of the directory that is replaced into the new one.
+    /// @param is_kept  Whether an object stays; one that is in the new place already does not.
+    void keep(const std::function<bool(std::string_view)>& is_kept, cairn::activity* activity) {
+        if (is_file_ || before_.objects.empty()) return;
+        auto const there = fresh_.list();
+        auto old = target_.in.at(target_.name);
+        for (auto const& info : before_.objects) {
+            auto const same = [&](auto const& o) { return o.name == info.name; };
+            if (!is_kept(info.name) || std::any_of(there.begin(), there.end(), same)) continue;
+            copy(old, info.name, activity);
+        }
+    }
+
+    /// Puts the new place where the target is, durably.
+    /// @param marker  An object of the new place, by which `committed` recognizes it.
+    void commit(const std::string& marker) {
+        auto const now = look();
+        if (!(now == before_))
+            throw error(errc::concurrent_save, {.file = describe_target(),
+                                                .expected = "what was here when this save began",
+                                                .found = "something else",
+                                                .remedy = "another job writes to the same place"});
+        marker_ = marker;
+        marker_tag_ = fresh_.tag(marker);
+        auto const from = hidden_name_ + "/" + std::string(fresh_name) +
+                          (is_file_ ? "/" + target_.name : std::string());
+        tried_ = true;
+        if (now.kind == name_kind::none)
+            target_.in.move(from, target_.name);
+        else
+            target_.in.exchange(from, target_.name);
+        sync();
+    }
+    /// Whether `commit` has done it, although it threw.
+    bool committed() {
+        if (!tried_) return false;
+        auto at = is_file_ ? target_.in : target_.in.at(target_.name);
+        if (at.tag(marker_) != marker_tag_) return false;
+        sync();
+        return true;
+    }
+    /// The place of the target, for a rank that asks whether it was committed.
+    erased_store target() { return target_.in.at(target_.name); }
+    void sync() {
+        target_.in.sync();
+        hidden_.sync();
+    }
+
+    /// Removes the hidden place, with what was replaced. @return Warnings.
+    std::vector<std::string> remove() {
+        attempt([&] {
+            if (taken_) remove_place(hidden_name_);
+        });
+        return take_warnings();
+    }
+    /// Removes what is there, but not what says whose the place is: others may still write.
+    std::vector<std::string> clear() {
+        attempt([&] {
+            if (!taken_) return;
+            target_.in.remove_tree(hidden_name_ + "/" + std::string(fresh_name));
+            for (auto const& info : hidden_.list())
+                if (!is_intent_name(info.name)) hidden_.remove(info.name);
+        });
+        return take_warnings();
+    }
+    std::vector<std::string> take_warnings() {
+        for (auto* s : {&target_.in, &hidden_, &fresh_})
+            for (auto& w : s->take_warnings()) warnings_.push_back(std::move(w));
+        return std::exchange(warnings_, {});
+    }
+
+private:
+    static constexpr std::string_view fresh_name = "new", over = ".over";
+
+    struct target_place {
+        erased_store in;  ///< Where the target has its name.
+        std::string name;
+    };
+    struct found_target {
+        name_kind kind = name_kind::none;
+        object_tag tag{};                    ///< Of a file.
+        std::vector<object_info> objects{};  ///< Of a directory.
+        friend bool operator==(const found_target&, const found_target&) = default;
+    };
+
+    static target_place target_of(const erased_store& base, checkpoint_id id) {
+        while (!id.empty() && id.back() == '/') id.pop_back();
+        auto const at = split_id(id);
+        if (!is_object_name(at.name))
+            throw error(errc::invalid_argument,
+                        {.file = erased_store(base).describe("."),
+                         .expected = "an id that ends in the name of a directory, or of a file",
+                         .found = "'" + id + "'",
+                         .remedy = "its directory is replaced as a whole, so name it"});
+        return {at.place.empty() ? base : base.at(at.place), at.name};
+    }
+    std::string prefix() const { return "." + target_.name + ".saving-"; }
+
+    found_target look() {
+        found_target found{target_.in.kind_of(target_.name)};
+        auto const refuse = [&](std::string expected, std::string what, std::string remedy) {
+            throw error(errc::already_exists, {.file = describe_target(),
+                                               .expected = std::move(expected),
+                                               .found = std::move(what),
+                                               .remedy = std::move(remedy)});
+        };
+        if (found.kind == name_kind::none) return found;
+        auto const usual = is_file_ ? name_kind::object : name_kind::place;
+        if (found.kind != usual)
+            refuse(is_file_ ? "nothing, or a file" : "nothing, or a directory",
+                   found.kind == name_kind::place    ? "a directory"
+                   : found.kind == name_kind::object ? "a file"
+                                                     : "a link, or something else",
+                   "choose another name, or remove it");
+        if (is_file_) {
+            found.tag = target_.in.tag(target_.name);
+            return found;
+        }
+        auto there = target_.in.at(target_.name);
+        found.objects = there.list();
+        for (auto const& info : found.objects)
+            if (info.name == metadata_name || is_intent_name(info.name))
+                refuse("no checkpoint of another format", "'" + info.name + "'",
+                       "choose another name, or remove the checkpoint");
+        std::vector<std::string> below = there.hidden_places();
+        for (auto& p : there.all_places()) below.push_back(std::move(p.id));
+        if (!below.empty())
+            refuse("a directory of files, because it is replaced as a whole",
+                   "the directory '" + below[0] + "' in it",
+                   "choose another name, or move that directory elsewhere");
+        return found;
+    }
+
+    /// Finds out before anything is written whether the storage can do it.
+    void try_exchange() {
+        auto const within = [&](std::string_view name) {
+            return hidden_name_ + "/" + std::string(name);
+        };
+        hidden_.publish(".a", {}, std::nullopt);
+        hidden_.publish(".b", {}, std::nullopt);
+        target_.in.exchange(within(".a"), within(".b"));
+        hidden_.remove(".a");
+        hidden_.remove(".b");
+    }
+
+    void copy(erased_store& from, const std::string& name, cairn::activity* activity) {
+        constexpr std::uint64_t piece = std::uint64_t{8} << 20;
+        auto in = from.open(name);
+        auto const size = in.size();
+        auto out = fresh_.create(name, size);
+        byte_vector b(static_cast<std::size_t>(std::min(size, piece)));
+        for (std::uint64_t at = 0; at < size; at += b.size()) {
+            b.resize(static_cast<std::size_t>(std::min(size - at, piece)));
+            in.read(at, b);
+            out.write(at, b);
+            if (activity != nullptr) activity->advance();
+        }
+        out.finish(true);
+    }
+
+    /// Removes places of saves to this target that have ended.
+    void remove_ended(cairn::activity* activity) {
+        std::vector<std::string> all;
+        std::int64_t now = 0;
+        attempt([&] {
+            all = target_.in.hidden_places();
+            now = modification_times(hidden_.list()).of(intent_name(save_id_));
+        });
+        for (auto const& place : all) {
+            if (!place.starts_with(prefix()) || place == hidden_name_) continue;
+            if (activity != nullptr) activity->advance();
+            attempt([&] {
+                auto id = place.substr(prefix().size());
+                if (id.ends_with(over)) {
+                    id.resize(id.size() - over.size());
+                    if (is_save_id(id)) target_.in.remove_tree(place);
+                } else if (is_save_id(id) && is_over(place, id, now)) {
+                    remove_place(place);
+                }
+            });
+        }
+    }
+    bool is_over(const std::string& name, const std::string& id, std::int64_t now) {
+        auto place = target_.in.at(name);
+        auto const there = place.list();
+        modification_times const times(there);
+        std::int64_t last = 0;
+        for (auto const& info : there) {
+            last = std::max({last, info.modified, info.changed});
+            if (info.name != intent_name(id)) continue;
+            auto found = read_intent(place, info);
+            if (!found || found->newer) return false;
+            found->judge_age(times, now);
+            return found->over();
+        }
+        // It was made just now, or a rank made a file that had been told nothing of the end.
+        if (there.empty()) target_.in.remove_place(name);
+        return is_expired(last, now);
+    }
+    /// In doubt, the one who finds the place under its old name has it.
+    void remove_place(const std::string& name) {
+        auto const doomed = name + std::string(over);
+        try {
+            target_.in.move(name, doomed);
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::not_found)) return;
+            throw;
+        }
+        target_.in.remove_tree(doomed);
+    }
+    template <class F>
+    void attempt(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            warnings_.push_back(text_of(std::current_exception()));
+        }
+    }
+
+    target_place target_;
+    std::string save_id_;
+    bool is_file_;
+    std::string hidden_name_;
+    erased_store hidden_, fresh_;
+    found_target before_{};
+    std::string marker_{};
+    object_tag marker_tag_{};
+    bool taken_ = false, tried_ = false;
+    std::vector<std::string> warnings_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

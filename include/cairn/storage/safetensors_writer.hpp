@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_SAFETENSORS_WRITER_HPP
+#define CAIRN_STORAGE_SAFETENSORS_WRITER_HPP
+
+#include <cairn/completion.hpp>
+#include <cairn/detail/config.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/storage/concepts.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Options of a `safetensors_writer`: the coordinator's count, except the last two.
+struct safetensors_writer_options {
+    /// Bytes of elements in a file. A tensor that is larger has a file of its own. Not for an id
+    /// that names one file.
+    std::uint64_t max_file_size = 5'000'000'000;
+    /// `__metadata__` of each file, besides `format`, which is `pt` unless this says otherwise.
+    std::map<std::string, std::string, std::less<>> text{};
+    /// Leaves out values, which the format does not have. Otherwise they are errors.
+    bool skip_values = false;
+    /// False: fail if something has the name already.
+    bool overwrite = true;
+    /// Called by the coordinator when all tensors are written, before anybody can see the
+    /// directory: adds files to it, such as `config.json`. Not for an id that names one file.
+    std::function<void(const std::function<void(std::string_view name, byte_span bytes)>& put)>
+        add_files{};
+    /// Files and directories reach the disk before the target is replaced.
+    bool sync_files = true;
+    /// Number of threads with which each rank writes. 0: see @ref threads_per_rank.
+    int thread_count = 0;
+};
+
+/// Saves tensors as safetensors files, as Hugging Face's libraries write them, from any number of
+/// ranks: a save with this writer is an export, which `safetensors_reader`, `transformers` and all
+/// others read.
+///
+/// The id of a checkpoint names a directory: `model.safetensors`, or several files with
+/// `model.safetensors.index.json`. If it ends in `.safetensors`, it names a file.
+///
+/// All of it appears in one step, when it is complete: until then it is written in a hidden
+/// directory beside it, `.NAME.saving-<save id>`, which a later save to the same id removes if this
+/// one is killed. An existing directory is replaced as a whole: files that are no weights of this
+/// format under the names above stay, as copies; it must not have directories in it, nor be a
+/// checkpoint of PyTorch's format. A link is not replaced.
+///
+/// The coordinator writes what it holds, and all that the other ranks put aside in the hidden
+/// directory. The index has the CRC-32 of each tensor. Tied weights are stored under one name only,
+/// the first one of the state; the report names the others.
+///
+/// The store must be a @ref RenamingStore.
+class safetensors_writer {
+public:
+    /// Directories below the current one, or absolute ones.
+    explicit safetensors_writer(safetensors_writer_options options = {})
+        : safetensors_writer(file_store(), std::move(options)) {}
+    template <class Store>
+        requires(!std::derived_from<Store, safetensors_writer> && ObjectStore<Store>)
+    explicit safetensors_writer(Store store, safetensors_writer_options options = {})
+        : safetensors_writer(detail::erased_store(std::move(store)), std::move(options)) {}
+    CAIRN_DECL explicit safetensors_writer(detail::erased_store store,
+                                           safetensors_writer_options options = {});
+    CAIRN_DECL safetensors_writer(safetensors_writer&&) noexcept;
+    CAIRN_DECL safetensors_writer& operator=(safetensors_writer&&) noexcept;
+    CAIRN_DECL ~safetensors_writer();
+
+    CAIRN_DECL void reset(const checkpoint_id& id);
+    /// @throws error errc::invalid_argument for an id without a name; errc::unsupported for a store
+    /// that cannot rename
+    CAIRN_DECL void set_up_writer(const storage_setup& setup);
+    CAIRN_DECL save_plan prepare_local_save_plan(save_plan plan);
+    /// @throws error errc::unsupported for what the format does not have, naming it;
+    /// errc::already_exists for a target that may not be replaced
+    CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
+    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
+                               completion<write_results> done);
+    /// @param released  See @ref ReleasingWriter.
+    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
+                               const item_released& released, completion<write_results> done);
+    CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
+    /// For ranks other than the coordinator true only if there is an index, which has the save id.
+    CAIRN_DECL bool committed(const std::string& save_id);
+    CAIRN_DECL bool abandon() noexcept;
+    CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
+
+private:
+    struct state;
+    std::unique_ptr<state> s_;
+};
+
+}  // namespace cairn
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/storage/impl/safetensors_writer.ipp>
+#endif
+
+#endif
