@@ -126,14 +126,11 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     for_each_row_major_piece(v, scratch, sink);
 }
 
-/// Overload for the data of an item: in memory, or asked for in larger pieces, each of which opens
-/// files.
+/// As `for_each_row_major_piece`, of elements that are asked for: in larger pieces, each of which
+/// opens files.
 template <class Sink>
-void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
-    if (auto const* view = std::get_if<const_tensor_view>(&data))
-        return for_each_payload_piece(*view, scratch, std::forward<Sink>(sink));
+void for_each_piece_of(const tensor_source& from, std::vector<std::byte>& scratch, Sink&& sink) {
     constexpr std::uint64_t piece = std::uint64_t{4} << 20;
-    auto const& from = *std::get<const tensor_source*>(data);
     auto const total = from.bytes();
     if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
     for (std::uint64_t at = 0; at < total; at += piece) {
@@ -141,6 +138,19 @@ void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scrat
         from.read(at, bytes);
         sink(byte_span(bytes));
     }
+}
+/// Overloads for the data of an item.
+template <class Sink>
+void for_each_row_major_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
+    if (auto const* view = std::get_if<const_tensor_view>(&data))
+        return for_each_row_major_piece(*view, scratch, sink);
+    for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink);
+}
+template <class Sink>
+void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
+    if (auto const* view = std::get_if<const_tensor_view>(&data))
+        return for_each_payload_piece(*view, scratch, sink);
+    for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink);
 }
 
 /// Makes the bytes of items.

@@ -27,7 +27,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -160,12 +159,11 @@ struct safetensors_writer::state {
             auto const how = job.share.items[i].how;
             if (how == detail::item_share::way::box) {
                 auto at = job.side.at[i];
-                detail::for_each_row_major_piece(std::get<const_tensor_view>(job.data[i]), scratch,
-                                                 [&](byte_span b) {
-                                                     job.aside->write(at, b);
-                                                     at += b.size();
-                                                     heed(b.size());
-                                                 });
+                detail::for_each_row_major_piece(job.data[i], scratch, [&](byte_span b) {
+                    job.aside->write(at, b);
+                    at += b.size();
+                    heed(b.size());
+                });
             } else if (how == detail::item_share::way::runs) {
                 write_runs(job, i, scratch, heed);
             }
@@ -203,20 +201,19 @@ struct safetensors_writer::state {
                 b = b.subspan(part.size());
             }
         };
-        detail::for_each_row_major_piece(
-            std::get<const_tensor_view>(job.data[i]), scratch, [&](byte_span b) {
-                heed(b.size());
-                while (!b.empty()) {
-                    auto const n = static_cast<std::size_t>(
-                        std::min<std::uint64_t>(b.size(), runs.length() - in_run));
-                    write_part(b.first(n));
-                    b = b.subspan(n);
-                    if (in_run == runs.length()) {
-                        ++k;
-                        in_run = 0;
-                    }
+        detail::for_each_row_major_piece(job.data[i], scratch, [&](byte_span b) {
+            heed(b.size());
+            while (!b.empty()) {
+                auto const n = static_cast<std::size_t>(
+                    std::min<std::uint64_t>(b.size(), runs.length() - in_run));
+                write_part(b.first(n));
+                b = b.subspan(n);
+                if (in_run == runs.length()) {
+                    ++k;
+                    in_run = 0;
                 }
-            });
+            }
+        });
     }
     void end_of_items(write_job& job) {
         job.aside->write(job.side.elements, detail::side_layout::encode_crcs(job.crcs));
