@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
         "starts a program as several ranks."};
     app.require_subcommand(1);
     std::string a, b, fqn;
-    bool json = false, raw = false, dry_run = false;
+    bool json = false, raw = false, dry_run = false, changes = false;
 
     auto* const ls = app.add_subcommand(
         "ls", "list names, dtypes, shapes, chunks, bytes and files; or several checkpoints");
@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
     auto* const diff = app.add_subcommand("diff", "compare two checkpoints by name");
     diff->add_option("A", a, "directory of a checkpoint")->required();
     diff->add_option("B", b, "directory of another checkpoint")->required();
+    diff->add_flag("--stats", changes, "print how much tensors have changed too, most first");
 
     tool::conversion conversion;
     auto* const convert =
@@ -113,7 +114,7 @@ int main(int argc, char** argv) {
             if (verify->parsed()) return tool::verify(a);
             if (stats->parsed()) return tool::stats(a, json, most_bins);
             if (gc->parsed()) return tool::gc(a, dry_run);
-            if (diff->parsed()) return tool::diff(a, b);
+            if (diff->parsed()) return tool::diff(a, b, changes);
             if (start->parsed()) return tool::launch(launch);
             return tool::convert(conversion);
         }();

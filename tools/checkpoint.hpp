@@ -148,7 +148,8 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
 int verify(const std::string& checkpoint);
 /// @param most_bins  Of each tensor's histogram, which only JSON has; 0: there is none.
 int stats(const std::string& checkpoint, bool as_json, std::size_t most_bins);
-int diff(const std::string& a, const std::string& b);
+/// @param stats  Prints how much tensors have changed, too.
+int diff(const std::string& a, const std::string& b, bool stats);
 /// The arguments of `convert` and `reshard`.
 struct conversion {
     std::string from{}, to{};

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "change.hpp"
 #include "checkpoint.hpp"
 #include "json.hpp"
+#include "table.hpp"
 
 #include <cairn/metadata/stored_bytes.hpp>
-#include <cairn/tensor/convert.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <complex>
 #include <iostream>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -18,32 +18,6 @@ namespace tool {
 namespace {
 
 constexpr std::uint64_t compared_at_once = std::uint64_t{32} << 20;
-
-/// Returns the largest absolute difference of two pieces; NaN against a number is infinite.
-double largest_difference(const loaded_box& a, const loaded_box& b, cairn::dtype type) {
-    using namespace cairn;
-    constexpr std::int64_t at_once = 1 << 20;
-    bool const complex = info(type).kind == dtype_class::complex;
-    if (info(type).kind == dtype_class::packed) type = dtype::uint8;  // of their bytes
-    auto const wide = complex ? dtype::complex128 : dtype::float64;
-    std::vector<double> x(std::size_t{2} * at_once), y(x.size());
-    double most = 0;
-    for (std::int64_t at = 0; at < a.region.volume(); at += at_once) {
-        auto const n = std::min(at_once, a.region.volume() - at);
-        auto const widen = [&](const loaded_box& from, double* to) {
-            auto const* bytes = from.bytes.data() + static_cast<std::size_t>(at) * size_of(type);
-            convert_elements(const_tensor_view(type, {n}, bytes), tensor_view(wide, {n}, to));
-        };
-        widen(a, x.data());
-        widen(b, y.data());
-        for (std::size_t i = 0; i < static_cast<std::size_t>(complex ? 2 * n : n); ++i) {
-            if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-            double const d = std::abs(x[i] - y[i]);
-            most = std::max(most, std::isnan(d) ? INFINITY : d);
-        }
-    }
-    return most;
-}
 
 /// Returns the position at which the character begins that contains the byte at `at`.
 std::size_t begin_of(std::string_view s, std::size_t at) {
@@ -74,19 +48,24 @@ std::string both(std::string_view a, std::string_view b) {
 /// together.
 class comparison {
 public:
-    comparison(opened& a, opened& b) : a_(a), b_(b) {}
+    /// @param all_changes  Whether to look at the elements of tensors of different dtypes, and at
+    ///                     those that are equal.
+    comparison(opened& a, opened& b, bool all_changes) : a_(a), b_(b), all_changes_(all_changes) {}
 
     /// @return the differences, by key; the last names may be known only after `finish`.
     std::map<std::string, std::string>& findings() { return findings_; }
+    const std::map<std::string, tensor_change>& changes() const { return changes_; }
 
     void tensor(const std::string& fqn) {
         auto const &x = *a_.meta().tensor(fqn), &y = *b_.meta().tensor(fqn);
         if (x.shape != y.shape) {
             findings_[fqn] = "shape " + to_string(x.shape) + " and " + to_string(y.shape);
-        } else if (x.type != y.type) {
+            return;
+        }
+        if (x.type != y.type)
             findings_[fqn] = "dtype " + std::string(cairn::name_of(x.type)) + " and " +
                              std::string(cairn::name_of(y.type));
-        } else {
+        if (x.type == y.type || (all_changes_ && tensor_change::can_compare(x.type, y.type))) {
             for (auto& piece : row_pieces({&x, &y}, compared_at_once)) {
                 bytes_ += static_cast<std::uint64_t>(piece.volume()) * cairn::size_of(x.type);
                 pieces_.emplace_back(fqn, std::move(piece));
@@ -116,21 +95,18 @@ private:
     static std::string differing(const std::string& x, const std::string& y) {
         return x == y ? x + " with other bytes" : both(x, y);
     }
-    struct difference {
-        std::uint64_t bytes = 0;
-        double most = 0;
-    };
     void compare(const std::string& fqn, const loaded_box& x, const loaded_box& y) {
-        if (x.bytes == y.bytes) return;
-        auto const& t = *a_.meta().tensor(fqn);
-        auto& d = differences_[fqn];
-        for (std::size_t i = 0; i < x.bytes.size(); ++i) d.bytes += x.bytes[i] != y.bytes[i];
-        d.most = std::max(d.most, largest_difference(x, y, t.type));
+        auto const &a = *a_.meta().tensor(fqn), &b = *b_.meta().tensor(fqn);
+        bool const equal = a.type == b.type && x.bytes == y.bytes;
+        if (equal && !all_changes_) return;
+        auto& change = changes_[fqn];
+        change.add(x, a.type, y, b.type);
+        if (equal || a.type != b.type) return;
         findings_[fqn] =
-            std::string(cairn::name_of(t.type)) + ' ' + to_string(t.shape) + ", " +
-            std::to_string(d.bytes) + " of " +
-            std::to_string(static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type)) +
-            " bytes differ, largest difference " + number(d.most);
+            std::string(cairn::name_of(a.type)) + ' ' + to_string(a.shape) + ", " +
+            std::to_string(change.bytes) + " of " +
+            std::to_string(static_cast<std::uint64_t>(a.shape.product()) * cairn::size_of(a.type)) +
+            " bytes differ, largest difference " + number(change.largest);
     }
 
     opened& a_;
@@ -138,17 +114,41 @@ private:
     std::vector<std::pair<std::string, cairn::box>> pieces_;
     std::vector<std::string> values_;
     std::uint64_t bytes_ = 0;  ///< Size of the deferred entries.
-    std::map<std::string, difference> differences_;
+    bool all_changes_;
+    std::map<std::string, tensor_change> changes_;
     std::map<std::string, std::string> findings_;
 };
 
+/// Prints what has changed, most first.
+void print_changes(const std::map<std::string, tensor_change>& all, const cairn::metadata& a,
+                   const cairn::metadata& b) {
+    std::vector<std::pair<std::string, tensor_change>> changed;
+    for (auto const& [fqn, c] : all)
+        if (c.changed != 0) changed.emplace_back(fqn, c);
+    if (changed.empty()) return;
+    std::stable_sort(changed.begin(), changed.end(), [](auto const& x, auto const& y) {
+        return x.second.largest > y.second.largest;
+    });
+    table out(3);
+    out.add({"tensor", "dtype", "shape", "largest change", "relative", "elements changed"});
+    for (auto const& [fqn, c] : changed) {
+        auto const &x = *a.tensor(fqn), &y = *b.tensor(fqn);
+        std::string types(cairn::name_of(x.type));
+        if (x.type != y.type) types += " " + std::string(cairn::name_of(y.type));
+        out.add({cairn::terminal_text(fqn), types, to_string(x.shape), short_number(c.largest),
+                 short_number(c.relative()),
+                 std::to_string(c.changed) + " of " + std::to_string(c.elements)});
+    }
+    out.print();
+}
+
 }  // namespace
 
-int diff(const std::string& pa, const std::string& pb) {
+int diff(const std::string& pa, const std::string& pb, bool stats) {
     opened a(pa), b(pb);
     for (auto const* one : {&a, &b})
         check_stored_bytes(one->meta(), [](std::string_view) { return true; });
-    comparison c(a, b);
+    comparison c(a, b, stats);
     std::size_t in_both = 0;
     for (auto const& [fqn, entry] : a.meta().entries) {
         auto const other = b.meta().entries.find(fqn);
@@ -173,6 +173,7 @@ int diff(const std::string& pa, const std::string& pb) {
             c.findings()[fqn] = "only in " + pb;
     for (auto const& [fqn, what] : c.findings())
         std::cout << cairn::terminal_text(fqn) << ": " << what << '\n';
+    if (stats) print_changes(c.changes(), a.meta(), b.meta());
     auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
     if (c.findings().empty())
         std::cout << "equal: " << all << " entries\n";

@@ -2,16 +2,15 @@
 #include "checkpoint.hpp"
 #include "checkpoint_statistics.hpp"
 #include "json.hpp"
+#include "table.hpp"
 
 #include <cairn/printable.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -21,57 +20,14 @@ namespace tool {
 namespace {
 
 /// Returns a number with six digits; integers with all of theirs.
-std::string short_number(const element_value& v) {
-    if (auto const* d = std::get_if<double>(&v)) {
-        std::array<char, 32> text{};
-        std::snprintf(text.data(), text.size(), "%.6g", *d);
-        return text.data();
-    }
+std::string table_number(const element_value& v) {
+    if (auto const* d = std::get_if<double>(&v)) return short_number(*d);
     return std::visit([](auto x) { return std::to_string(x); }, v);
 }
 std::string json_number(const element_value& v) {
     if (auto const* d = std::get_if<double>(&v)) return number(*d);
-    return short_number(v);
+    return table_number(v);
 }
-
-/// Lines whose columns are as wide as their widest cell, within reason.
-class table {
-public:
-    using line = std::vector<std::string>;
-    /// @param left  How many columns are aligned to the left; the others are to the right.
-    explicit table(std::size_t left) : left_(left) {}
-    void add(line l) { lines_.push_back(std::move(l)); }
-    void print() const {
-        constexpr std::size_t widest = 56;
-        std::vector<std::size_t> widths;
-        for (auto const& l : lines_)
-            for (std::size_t i = 0; i < l.size(); ++i) {
-                if (i == widths.size()) widths.push_back(0);
-                if (is_text(l, i)) continue;
-                if (auto const n = columns(l[i]); n <= widest) widths[i] = std::max(widths[i], n);
-            }
-        for (auto const& l : lines_) {
-            std::string text;
-            for (std::size_t i = 0; i < l.size(); ++i) {
-                auto const n = columns(l[i]);
-                std::string const space(widths[i] > n && !is_text(l, i) ? widths[i] - n : 0, ' ');
-                text += (i == 0 ? "" : "  ") + (i < left_ ? l[i] + space : space + l[i]);
-            }
-            std::cout << text.substr(0, text.find_last_not_of(' ') + 1) << '\n';
-        }
-    }
-
-private:
-    /// Whether a cell stands for the rest of its line, and is no column's.
-    bool is_text(const line& l, std::size_t i) const { return i == left_ && l.size() == left_ + 1; }
-    static std::size_t columns(const std::string& utf8) {
-        return static_cast<std::size_t>(
-            std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-    }
-
-    std::size_t left_;
-    std::vector<line> lines_{};
-};
 
 std::string json_of(const tensor_statistics& s) {
     bool const any = s.finite() != 0;
@@ -127,7 +83,7 @@ void print_table(const cairn::metadata& m, const std::vector<stored_statistics>&
         } else {
             bool const any = s.finite() != 0;
             for (auto const& v :
-                 {any ? short_number(*s.min) : "-", any ? short_number(*s.max) : "-",
+                 {any ? table_number(*s.min) : "-", any ? table_number(*s.max) : "-",
                   any ? short_number(s.mean) : "-", any ? short_number(s.deviation()) : "-",
                   std::to_string(s.zeros), std::to_string(s.nans), std::to_string(s.infs)})
                 line.push_back(v);

@@ -126,9 +126,20 @@ def golden():
     check("a tensor that cairn cannot read is named", found["quantised"]["kind"] == "unsupported")
 
 
+def write_safetensors(path, tensors):
+    """By name: the name of a dtype, a shape and the bytes."""
+    header, data = {}, b""
+    for fqn, (name, shape, part) in tensors.items():
+        header[fqn] = {"dtype": name, "shape": shape,
+                       "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def every_dtype(tmp):
     """All bit patterns of safetensors' dtypes as they come, NaN and infinities among them."""
-    chance, header, data = random.Random(3), {}, b""
+    chance, tensors = random.Random(3), {}
     for name in SAFETENSORS:
         for what, n in (("many", 6000), ("one", 1), ("none", 0)):
             size = SIZES.get(name, 1)
@@ -138,12 +149,8 @@ def every_dtype(tmp):
                     (0., -0., math.nan, math.inf, 1e-310, chance.gauss(1e5, 2)))) for _ in range(n))
             if name == "BOOL":
                 part = bytes(x & 1 for x in part)
-            elements = n * 2 if name == "F4" else n
-            header[f"{name}.{what}"] = {"dtype": name, "shape": [elements],
-                                        "data_offsets": [len(data), len(data) + len(part)]}
-            data += part
-    text = json.dumps(header).encode()
-    (tmp / "all.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+            tensors[f"{name}.{what}"] = (name, [n * 2 if name == "F4" else n], part)
+    write_safetensors(tmp / "all.safetensors", tensors)
     listed = compare("every dtype", tmp / "all.safetensors", len(SAFETENSORS) * 3)
     check("every dtype: none is left out",
           {x["dtype"] for x in listed.values()} == set(SAFETENSORS.values()))
@@ -230,6 +237,56 @@ def damaged(tmp):
           b"could not read 2 tensors" in r.stdout and data.name.encode() in r.stdout, said(r))
 
 
+def changes(tmp):
+    floats = [1.0, -2.0, 0.0, 8.0]
+    a = {"w": ("F32", [4], struct.pack("<4f", *floats)),
+         "equal": ("F32", [4], struct.pack("<4f", *floats)),
+         "narrow": ("F32", [2, 2], struct.pack("<4f", *floats)),
+         "large": ("I64", [2], struct.pack("<2q", 1 << 60, 5)),
+         "complex": ("C64", [1], struct.pack("<2f", 3, 4)),
+         "nan": ("F64", [2], struct.pack("<2d", math.nan, 1)),
+         "new_nan": ("F64", [2], struct.pack("<2d", 2, 1)),
+         "was_zero": ("F16", [2], struct.pack("<2e", 0, 0)),
+         "packed": ("F4", [4], b"\x12\x34"),
+         "other_packed": ("F4", [4], b"\x12\x34"),
+         "shape": ("F32", [4], struct.pack("<4f", *floats))}
+    b = dict(a)
+    b["w"] = ("F32", [4], struct.pack("<4f", 1, -2, -0.0, 9.5))
+    b["narrow"] = ("BF16", [2, 2], b"".join(struct.pack("<f", x)[2:] for x in (1, -2, 0, 10)))
+    b["large"] = ("I64", [2], struct.pack("<2q", (1 << 60) + 1, 5))
+    b["complex"] = ("C64", [1], struct.pack("<2f", 3, 7))
+    b["nan"] = ("F64", [2], struct.pack("<2d", math.nan, 1.5))
+    b["new_nan"] = ("F64", [2], struct.pack("<2d", math.nan, 1))
+    b["was_zero"] = ("F16", [2], struct.pack("<2e", 0, 0.5))
+    b["packed"] = ("F4", [4], b"\x12\x36")
+    b["other_packed"] = ("U8", [2], b"\x12\x34")
+    b["shape"] = ("F32", [2, 2], struct.pack("<4f", *floats))
+    write_safetensors(tmp / "a.safetensors", a)
+    write_safetensors(tmp / "b.safetensors", b)
+    r = cairn("diff", tmp / "a.safetensors", tmp / "b.safetensors", "--stats")
+    plain = cairn("diff", tmp / "a.safetensors", tmp / "b.safetensors")
+    lines, without = r.stdout.decode().splitlines(), plain.stdout.decode().splitlines()
+    check("diff --stats: what diff prints stays", plain.returncode == r.returncode == 1 and
+          lines[:len(without) - 1] == without[:-1] and lines[-1] == without[-1], said(r))
+    shown = [line.split() for line in lines[len(without) - 1:-1]]
+    norm = math.sqrt(1 + 4 + 64)
+    want = [["new_nan", "float64", "[2]", "inf", "0", "1"],
+            ["complex", "complex64", "[1]", "3", f"{3 / 5:g}", "1"],
+            ["narrow", "float32", "bfloat16", "[2,", "2]", "2", f"{2 / norm:.6g}", "1"],
+            ["packed", "float4_e2m1fn_x2", "[2]", "2", f"{2 / math.hypot(0x12, 0x34):.6g}", "1"],
+            ["w", "float32", "[4]", "1.5", f"{1.5 / norm:.6g}", "2"],
+            ["nan", "float64", "[2]", "0.5", "0.5", "1"],
+            ["was_zero", "float16", "[2]", "0.5", "inf", "1"],
+            ["large", "int64", "[2]", "0", "0", "1"]]
+    check("diff --stats: the largest change first, whatever the dtypes",
+          [x[:-2] for x in shown[1:]] == want, f"{shown}")
+    r = cairn("diff", tmp / "a.safetensors", tmp / "a.safetensors", "--stats")
+    check("diff --stats: nothing", r.returncode == 0 and
+          r.stdout == b"equal: 11 entries\n", said(r))
+    r = cairn("diff", tmp / "large", tmp / "large", "--stats")
+    check("diff --stats: in pieces", r.returncode == 0, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         tmp = pathlib.Path(d)
@@ -240,6 +297,7 @@ def main():
         histograms(tmp)
         shown(tmp)
         damaged(tmp)
+        changes(tmp)
         opened = files_opened(("stats", tmp / "small"))
         check("5000 tensors: not a file opened for each", opened is None or opened < 20, opened)
     sys.exit(end())
