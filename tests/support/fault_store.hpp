@@ -142,6 +142,12 @@ public:
             return w;
         });
     }
+    auto reopen(std::string_view n)
+        requires cairn::SharedWriteStore<Store>
+    {
+        using handle = decltype(store_.reopen(n));
+        return s_->around("reopen", [&] { return writer<handle>{store_.reopen(n), s_}; });
+    }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
         s_->around("publish", [&] { store_.publish(n, b, std::move(m)); });
     }

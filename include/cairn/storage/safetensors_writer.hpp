@@ -56,9 +56,12 @@ struct safetensors_writer_options {
 /// format under the names above stay, as copies; it must not have directories in it, nor be a
 /// checkpoint of PyTorch's format. A link is not replaced.
 ///
-/// The coordinator writes what it holds, and all that the other ranks put aside in the hidden
-/// directory. The index has the CRC-32 of each tensor. Tied weights are stored under one name only,
-/// the first one of the state; the report names the others.
+/// Over a @ref SharedWriteStore, each rank writes the long stretches of the files that it holds, in
+/// whole pages; the rest, and everything over other stores, it puts aside in the hidden directory,
+/// from where the coordinator moves it. Tensors of which a rank holds many short stretches, as
+/// columns are, are thus written twice; the report says how much that was. The index has the CRC-32
+/// of each tensor. Tied weights are stored under one name only, the first one of the state; the
+/// report names the others.
 ///
 /// The store must be a @ref RenamingStore.
 class safetensors_writer {

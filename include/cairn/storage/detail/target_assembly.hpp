@@ -33,15 +33,14 @@ namespace cairn::detail {
 class target_assembly {
 public:
     using tensor_crcs = std::map<std::string, std::uint32_t, std::less<>>;
-    /// Writes bytes of a file: `put(file, offset, bytes)`. Called by several threads at a time.
-    using put_bytes = std::function<void(std::size_t, std::uint64_t, byte_span)>;
+    /// Writes bytes of a file: `put(name, offset, bytes)`. Called by several threads at a time.
+    using put_bytes = std::function<void(const std::string&, std::uint64_t, byte_span)>;
 
     /// @param aside, files, plans, shares, me  Outlive this.
     target_assembly(erased_store& aside, std::span<const format::target_file* const> files,
                     std::span<const save_plan> plans, std::span<const rank_share> shares,
                     const storage_setup& me, std::size_t threads)
         : aside_(aside), files_(files), plans_(plans), shares_(shares), me_(me), threads_(threads) {
-        for (std::size_t f = 0; f < files.size(); ++f) numbers_.emplace(files[f]->name, f);
     }
 
     /// Returns the CRC-32 of each tensor.
@@ -50,8 +49,8 @@ public:
     tensor_crcs complete(const put_bytes& put) {
         for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) { take(rank, put); });
         tensor_crcs out;
-        for (std::size_t f = 0; f < files_.size(); ++f)
-            for (auto const& t : files_[f]->tensors) out[t.fqn] = crc_of(t);
+        for (auto const* f : files_)
+            for (auto const& t : f->tensors) out[t.fqn] = crc_of(t);
         if (!boxed_.entries.empty()) gather_boxes(put, out);
         return out;
     }
@@ -67,7 +66,7 @@ private:
 
     /// Bytes of a side file that belong into a file as they are.
     struct stretch {
-        std::size_t file;
+        const std::string* file;
         std::uint64_t aside, at, length;
     };
     struct run {
@@ -96,7 +95,7 @@ private:
                 add_box(item, name, layout.at[i]);
                 continue;
             }
-            auto const file = numbers_.at(share.files[s.file]);
+            auto const* const file = &share.files[s.file];
             auto at = layout.at[i];
             auto& runs = runs_[item.fqn];
             for_each_run(item, s, [&](std::size_t k, file_range r) {
@@ -114,7 +113,7 @@ private:
             heed();
             b.resize(static_cast<std::size_t>(s.length));
             side.read(s.aside, b);
-            put(s.file, s.at, b);
+            put(*s.file, s.at, b);
             advance(b.size());
         }
     }
@@ -195,15 +194,17 @@ private:
     void gather_boxes(const put_bytes& put, tensor_crcs& crcs) {
         chunk_reader reader(aside_, {}, static_cast<int>(threads_));
         reader.set_up_reader(boxed_, me_);
-        for (std::size_t f = 0; f < files_.size(); ++f)
-            for (auto const& t : files_[f]->tensors) {
+        for (auto const* f : files_)
+            for (auto const& t : f->tensors) {
                 auto const at = boxed_.entries.find(t.fqn);
                 if (at == boxed_.entries.end()) continue;
-                crcs[t.fqn] = gather(reader, std::get<tensor_metadata>(at->second), t, f, put);
+                crcs[t.fqn] =
+                    gather(reader, std::get<tensor_metadata>(at->second), t, f->name, put);
             }
     }
     std::uint32_t gather(chunk_reader& reader, const tensor_metadata& stored,
-                         const format::target_tensor& t, std::size_t file, const put_bytes& put) {
+                         const format::target_tensor& t, const std::string& file,
+                         const put_bytes& put) {
         std::uint64_t const element = size_of(t.type);
         auto const all = static_cast<std::uint64_t>(t.shape.product());
         auto const at_once = piece / element;
@@ -274,7 +275,6 @@ private:
     std::span<const rank_share> shares_;
     const storage_setup& me_;
     std::size_t threads_;
-    std::map<std::string, std::size_t, std::less<>> numbers_{};    ///< Of files, by name.
     std::mutex m_{};                                               ///< Protects the rest.
     std::map<std::string, std::vector<run>, std::less<>> runs_{};  ///< By tensor.
     metadata boxed_{};

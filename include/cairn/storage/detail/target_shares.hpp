@@ -94,7 +94,11 @@ struct item_share {
 /// What one rank does; travels as the `storage_data` of its plan.
 struct rank_share {
     /// Which bytes of the files it writes itself.
-    enum class access : std::uint8_t { none, all } direct = access::none;
+    enum class access : std::uint8_t {
+        none,
+        pages,  ///< Those of long runs that nobody else holds a byte of, as whole pages.
+        all
+    } direct = access::none;
     std::vector<std::string> files{};
     std::vector<item_share> items{};
 
@@ -134,8 +138,15 @@ struct rank_share {
     }
     /// The part of a run that the rank writes itself; what is before and behind it goes aside.
     file_range direct_part(file_range run) const noexcept {
-        return direct == access::all ? run : file_range{run.begin, run.begin};
+        if (direct == access::all) return run;
+        if (direct == access::none || run.length() < long_run) return {run.begin, run.begin};
+        return {(run.begin + page - 1) / page * page, run.end / page * page};
     }
+
+    /// The bytes of a run from which on it is written by itself.
+    static constexpr std::uint64_t long_run = std::uint64_t{64} << 10;
+    /// Never has writers on two hosts.
+    static constexpr std::uint64_t page = 4096;
 };
 
 /// Passes each run of an item, with its range in the file: `f(k, range)`.
@@ -206,9 +217,10 @@ public:
     }
     /// Makes each rank's share, for files with these tensors.
     /// @param coordinator  Writes all of what it holds itself.
+    /// @param others       What the others write themselves.
     std::vector<rank_share> shares(std::span<const save_plan> plans,
                                    std::span<const format::target_file* const> files,
-                                   std::size_t coordinator) {
+                                   std::size_t coordinator, rank_share::access others) {
         for (std::uint32_t f = 0; f < files.size(); ++f)
             for (auto const& t : files[f]->tensors) {
                 auto& known = all_.at(t.fqn);
@@ -218,7 +230,7 @@ public:
         std::vector<rank_share> out;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto& share = out.emplace_back();
-            if (rank == coordinator) share.direct = rank_share::access::all;
+            share.direct = rank == coordinator ? rank_share::access::all : others;
             std::map<std::uint32_t, std::uint32_t> numbers;
             for (auto const& item : plans[rank].items) {
                 auto& s = share.items.emplace_back();
@@ -250,9 +262,6 @@ public:
     }
 
 private:
-    /// The bytes of a run from which on it is written by itself.
-    static constexpr std::uint64_t long_run = std::uint64_t{64} << 10;
-
     struct tensor {
         dtype type;
         const index_vector* shape;
@@ -285,7 +294,8 @@ private:
             t.type = item.type;
             t.shape = &item.global_shape;
             box_runs const runs(item.region, item.global_shape, size_of(item.type));
-            t.short_runs = t.short_runs || (runs.count() > 1 && runs.length() < long_run);
+            t.short_runs =
+                t.short_runs || (runs.count() > 1 && runs.length() < rank_share::long_run);
         }
         if (t.tied_to.empty()) t.tied_to = item.tied_to;
         t.tied = t.tied && !item.tied_to.empty() && t.tied_to == item.tied_to;

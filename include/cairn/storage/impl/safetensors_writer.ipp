@@ -11,6 +11,7 @@
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
+#include <cairn/storage/detail/target_files.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/working_place.hpp>
 #include <cairn/storage/detail/write_file.hpp>
@@ -49,9 +50,9 @@ struct safetensors_writer::state {
                         {.file = base.describe("."),
                          .expected = "an id that names a directory, because add_files is set",
                          .found = "'" + id + "'"});
+        files.reset();
         place.reset();
         running.reset();
-        handles.clear();
         layout.clear();
         plans.clear();
         shares.clear();
@@ -61,7 +62,9 @@ struct safetensors_writer::state {
 
     void set_up_writer(const storage_setup& setup) {
         me = setup;
+        files.reset();
         place.emplace(base, id, me.save_id, is_file);
+        files.emplace(place->fresh(), options.sync_files);
         running.reset();
         running.emplace(me.save_id);
         threads = options.thread_count != 0 ? std::max(1, options.thread_count)
@@ -79,16 +82,17 @@ struct safetensors_writer::state {
             layout =
                 format::safetensors::lay_out(tensors.stored(), options.max_file_size, options.text);
         warnings = tensors.warnings();
-        shares = tensors.shares(plans, files(), static_cast<std::size_t>(me.rank));
+        using access = detail::rank_share::access;
+        shares = tensors.shares(plans, targets(), static_cast<std::size_t>(me.rank),
+                                files->are_shared() ? access::pages : access::none);
         place->take(options.overwrite, me.activity.get());
-        for (auto const& f : layout)
-            handles.push_back(place->fresh().create(f.name, f.size, options.sync_files));
+        for (auto const& f : layout) files->create(f.name, f.size);
         auto out = plans;
         for (std::size_t rank = 0; rank < out.size(); ++rank)
             out[rank].storage_data = shares[rank].encode();
         return out;
     }
-    std::vector<const format::target_file*> files() const {
+    std::vector<const format::target_file*> targets() const {
         std::vector<const format::target_file*> out;
         for (auto const& f : layout) out.push_back(&f);
         return out;
@@ -106,7 +110,6 @@ struct safetensors_writer::state {
         detail::rank_share share;
         detail::side_layout side;
         std::vector<std::uint32_t> crcs;
-        std::vector<std::size_t> numbers{};  ///< Of its files, among the handles.
         std::optional<detail::erased_store::writer> aside{};
         std::atomic<std::size_t> next{0};
         write_results results{};
@@ -119,8 +122,6 @@ struct safetensors_writer::state {
         try {
             check_item_data(plan, data);
             job = std::make_shared<write_job>(plan, data, released);
-            if (job->share.direct == detail::rank_share::access::all)
-                for (auto const& name : job->share.files) job->numbers.push_back(number_of(name));
             side_name = detail::side_layout::name(static_cast<std::size_t>(me.rank));
             job->aside = place->hidden().create(side_name, job->side.size(), options.sync_files);
         } catch (...) {
@@ -140,11 +141,6 @@ struct safetensors_writer::state {
                 if (failure) return job->done->fail(std::move(failure));
                 (*job->done)(std::move(job->results));
             });
-    }
-    std::size_t number_of(std::string_view file) const {
-        auto const at = std::find_if(layout.begin(), layout.end(),
-                                     [&](auto const& f) { return f.name == file; });
-        return static_cast<std::size_t>(at - layout.begin());
     }
 
     template <class Failed>
@@ -193,7 +189,7 @@ struct safetensors_writer::state {
                 auto const part =
                     b.first(static_cast<std::size_t>(std::min<std::uint64_t>(b.size(), end - at)));
                 if (is_direct)
-                    handles[job.numbers[share.file]].write(at, part);
+                    files->write(job.share.files[share.file], at, part);
                 else
                     job.aside->write(std::exchange(aside, aside + part.size()), part);
                 at += part.size();
@@ -218,6 +214,7 @@ struct safetensors_writer::state {
     void end_of_items(write_job& job) {
         job.aside->write(job.side.elements, detail::side_layout::encode_crcs(job.crcs));
         job.aside->finish(options.sync_files);
+        if (!me.coordinator) files->finish();  // see finish
         if (options.sync_files) place->hidden().sync();
         for (std::uint32_t i = 0; i < job.plan.items.size(); ++i) {
             auto const& item = job.plan.items[i];
@@ -236,16 +233,13 @@ struct safetensors_writer::state {
 
     void finish(completion<commit_result> done) {
         commit_result result;
-        auto const names = files();
-        detail::target_assembly assembly(place->hidden(), names, plans, shares, me,
+        auto const all = targets();
+        detail::target_assembly assembly(place->hidden(), all, plans, shares, me,
                                          static_cast<std::size_t>(threads));
-        auto const crcs = assembly.complete([this](std::size_t file, std::uint64_t at,
-                                                   byte_span b) { handles[file].write(at, b); });
-        for (std::size_t f = 0; f < layout.size(); ++f) {
-            handles[f].write(0, layout[f].head);
-            handles[f].finish(options.sync_files);
-        }
-        handles.clear();
+        auto const crcs = assembly.complete([this](const std::string& name, std::uint64_t at,
+                                                   byte_span b) { files->write(name, at, b); });
+        for (auto const& f : layout) files->write(f.name, 0, f.head);
+        files->finish();
         if (options.add_files)
             options.add_files([&](std::string_view name, byte_span b) { put(name, b); });
         place->keep(
@@ -284,7 +278,7 @@ struct safetensors_writer::state {
     bool abandon() noexcept {
         bool gone = true;
         try {
-            handles.clear();
+            if (files) files->remove();
             if (!side_name.empty()) place->hidden().remove(side_name);
         } catch (...) {  // a later save to the same id removes it
             gone = false;
@@ -296,7 +290,6 @@ struct safetensors_writer::state {
 
     void sweep(save_end end, completion<sweep_result> done) {
         sweep_result result;
-        handles.clear();
         result.warnings = end == save_end::uncertain ? place->clear() : place->remove();
         running.reset();
         done(std::move(result));
@@ -311,11 +304,11 @@ struct safetensors_writer::state {
     storage_setup me{};
     int threads = 1;
     std::optional<detail::working_place> place{};
+    std::optional<detail::target_files> files{};
     std::optional<detail::running_save> running{};
     std::string side_name{};  ///< Once it may exist.
     // The coordinator's:
     std::vector<target> layout{};
-    std::vector<detail::erased_store::writer> handles{};  ///< Of these files.
     std::vector<save_plan> plans{};
     std::vector<detail::rank_share> shares{};
     std::vector<std::string> warnings{};

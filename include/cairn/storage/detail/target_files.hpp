@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_TARGET_FILES_HPP
+#define CAIRN_STORAGE_DETAIL_TARGET_FILES_HPP
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/erased_store.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cairn::detail {
+
+/// The files of a target while several ranks write them; over a store that is no @ref
+/// SharedWriteStore only the rank that creates them does. Thread-safe, except the last two
+/// functions.
+class target_files {
+public:
+    /// @param place  Outlives this.
+    target_files(erased_store& place, bool sync)
+        : place_(place), sync_(sync), shared_(place.shares_writes()) {}
+
+    /// Whether other ranks can write what this one creates.
+    bool are_shared() const noexcept { return shared_; }
+    void create(const std::string& name, std::uint64_t size) {
+        created_.insert(name);
+        auto file = place_.create(name, size, sync_);
+        std::lock_guard const lock(m_);
+        if (shared_)
+            file.finish(false);
+        else
+            open_[name] = std::make_shared<handle>(std::move(file));
+    }
+    void write(const std::string& name, std::uint64_t at, byte_span b) {
+        opened(name)->write(at, b);
+    }
+    /// Completes the files that this rank has written, durably.
+    void finish() {
+        if (shared_) open_.clear();
+        for (auto const& name : std::exchange(written_, {}))
+            (shared_ ? std::make_shared<handle>(place_.reopen(name)) : open_.at(name))
+                ->finish(sync_);
+        open_.clear();
+    }
+    /// Removes the files that this rank has created.
+    void remove() {
+        open_.clear();
+        for (auto const& name : std::exchange(created_, {})) place_.remove(name);
+    }
+
+private:
+    using handle = erased_store::writer;
+    static constexpr std::size_t most_open = 64;
+
+    std::shared_ptr<handle> opened(const std::string& name) {
+        std::lock_guard const lock(m_);
+        written_.insert(name);
+        if (auto const it = open_.find(name); it != open_.end()) return it->second;
+        if (open_.size() == most_open) open_.clear();
+        return open_[name] = std::make_shared<handle>(place_.reopen(name));
+    }
+
+    erased_store& place_;
+    bool sync_, shared_;
+    std::mutex m_{};  ///< Protects the rest.
+    std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};
+    std::set<std::string> written_{}, created_{};
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an export as safetensors files appears in one step, what it replaces, and what is left of one
+// that fails.
+#include "archetype/object_store.hpp"
+#include "interrupted.hpp"
+#include "safetensors_exports.hpp"
+#include "support/fault_store.hpp"
+#include "support/saved_by_ranks.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/storage/detail/running_saves.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace safetensors_exports {
+
+/// Fails each operation of a store in turn, on each rank, with and without an older export.
+/// @return How many failed.
+template <class Make>
+int fail_exports(Make make) {
+    using support::fault;
+    using store = decltype(make());
+    std::vector<part_of_state> parts{{"columns", dtype::float32, {4, 6}, held::columns},
+                                     {"rows", dtype::float32, {2, 40'000}, held::rows}};
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 100;  // two files
+    auto const content = [&](unsigned seed) {
+        cairn::memory_store m;
+        save_on(m, parts, 1, "m", o, seed);
+        return without_ids(contents_of(m.at("m")));
+    };
+    auto const before = content(1), saved = content(2);
+    BOOST_TEST(before.size() == 3u);
+    int tried = 0;
+    auto const once = [&](int faulty, bool has_old, const fault& f) {
+        auto base = make();
+        if (has_old) save_on(base, parts, 2, "m", o, 1);
+        support::fault_store<store> const bad(base, f), good(base, fault{});
+        auto const all = support::on_ranks_that_stay(2, [&](auto& me, int rank) {
+            state_part const mine(parts, rank, 2, 2);
+            (void)cairn::save(mine.dict(), "m", support::patient_save(), me,
+                              cairn::safetensors_writer(rank == faulty ? bad : good, o));
+        });
+        if (bad.hit().empty()) return false;
+        BOOST_TEST_CONTEXT("rank " << faulty << ", " << support::words(f, bad.hit())
+                                   << support::words(all)) {
+            auto const now = without_ids(contents_of(base.at("m")));
+            auto const& old = has_old ? before : contents();
+            BOOST_TEST((now == saved || now == old), names_in(now));
+            for (auto const& t : all) {
+                BOOST_TEST(!t.raw);
+                BOOST_TEST(!t.is(cairn::errc::timed_out));
+                if (t.ok()) BOOST_TEST((now == saved));
+                if (t.e && !t.is(cairn::errc::outcome_unknown)) BOOST_TEST((now == old));
+            }
+            save_on(base, parts, 2, "m", o, 3);
+            BOOST_TEST(base.hidden_places().empty());
+        }
+        return true;
+    };
+    for (int const faulty : {0, 1})
+        for (bool const has_old : {false, true})
+            for (bool const afterwards : {false, true})
+                for (auto const what : {support::thrown::cairn_error, support::thrown::number})
+                    for (int at = 0; once(faulty, has_old, {at, what, afterwards}); ++at) ++tried;
+    return tried;
+}
+
+}  // namespace safetensors_exports
+
+BOOST_AUTO_TEST_SUITE(safetensors_commit)
+
+using namespace safetensors_exports;
+
+BOOST_AUTO_TEST_CASE(an_export_replaces_the_weights_of_a_directory_and_keeps_its_other_files) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 50'000;
+    save_on(files, many_kinds(held::rows), 3, "m", o);
+    auto const write = [&](const std::string& name, const std::string& text) {
+        std::ofstream(s.dir / "m" / name) << text;
+    };
+    write("config.json", "{}");
+    write("adapter_model.safetensors", "kept");
+    write("tokenizer.json", "old");
+    o = {};
+    o.add_files = [](auto const& put) {
+        std::string const text = "new";
+        put("tokenizer.json", std::as_bytes(std::span(text)));
+    };
+    auto const r = save_on(files, many_kinds(held::rows), 3, "m", o, 5);
+    BOOST_TEST(r.warnings.empty());
+    BOOST_TEST(entries_of(s.dir / "m") ==
+               (std::set<std::string>{"adapter_model.safetensors", "config.json",
+                                      "model.safetensors", "tokenizer.json"}));
+    BOOST_TEST(content_of(s.dir / "m/tokenizer.json").size() == 3u);
+    BOOST_TEST(content_of(s.dir / "m/config.json").size() == 2u);
+    BOOST_TEST(entries_of(s.dir) == std::set<std::string>{"m"});
+    cairn::memory_store memory;
+    save_on(memory, many_kinds(held::rows), 1, "m", {}, 5);
+    BOOST_TEST((content_of(s.dir / "m/model.safetensors") ==
+                contents_of(memory.at("m")).at("model.safetensors")));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    std::vector<float> w{1};
+    cairn::state_dict const sd{{"w", w}};
+    auto const why = [&](const std::string& id, cairn::safetensors_writer_options o = {}) {
+        return failure_of([&] { cairn::save(sd, id, cairn::safetensors_writer(files, o)); });
+    };
+    cairn::save(sd, "dcp", cairn::file_store(files));
+    BOOST_TEST(says(why("dcp"), "'.metadata'"));
+    fs::create_directories(s.dir / "clone/.git");
+    BOOST_TEST(says(why("clone"), "'.git'"));
+    fs::create_directories(s.dir / "nested/1_Pooling");
+    BOOST_TEST(says(why("nested"), "'1_Pooling'"));
+    std::ofstream(s.dir / "file") << "x";
+    BOOST_TEST(says(why("file"), "a file"));
+    fs::create_directories(s.dir / "d.safetensors");
+    BOOST_TEST(says(why("d.safetensors"), "a directory"));
+    fs::create_directory_symlink("nested", s.dir / "link");
+    BOOST_TEST(says(why("link"), "a link"));
+    for (auto const* id : {"", "/", ".", "a/.."}) BOOST_TEST(says(why(id), "an id that ends in"));
+    cairn::safetensors_writer_options o;
+    BOOST_TEST(why("m") == "no failure");
+    o.overwrite = false;
+    BOOST_TEST(says(why("m", o), "overwrite is off"));
+    BOOST_TEST(why("fresh", o) == "no failure");
+    BOOST_TEST(entries_of(s.dir) == (std::set<std::string>{"clone", "d.safetensors", "dcp", "file",
+                                                           "fresh", "link", "m", "nested"}));
+    auto const bare = failure_of([&] {
+        cairn::memory_store memory;
+        cairn::save(sd, "m", cairn::safetensors_writer(cairn::archetype::object_store(memory)));
+    });
+    BOOST_TEST(says(bare, "RenamingStore"));
+}
+
+BOOST_AUTO_TEST_CASE(of_two_exports_to_one_name_the_later_commit_fails) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    auto const parts = many_kinds(held::whole);
+    save_on(files, parts, 1, "m");
+    cairn::safetensors_writer_options o;
+    o.add_files = [&](auto const&) { save_on(files, parts, 1, "m", {}, 7); };
+    auto const why = failure_of([&] { save_on(files, parts, 1, "m", o, 8); });
+    BOOST_TEST(says(why, "another job writes"));
+    cairn::memory_store memory;
+    save_on(memory, parts, 1, "m", {}, 7);
+    BOOST_TEST((contents_of(files.at("m")) == contents_of(memory.at("m"))));
+    BOOST_TEST(entries_of(s.dir) == std::set<std::string>{"m"});
+}
+
+BOOST_AUTO_TEST_CASE(what_an_export_has_left_goes_when_its_process_has_ended) {
+    using namespace interrupted;
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    auto const leave = [&](const std::string& name, const save_intent* i, hours since) {
+        auto const at = s.dir / name;
+        fs::create_directories(at / "new");
+        std::vector<fs::path> all{at / "new/model.safetensors", at / "side.0"};
+        for (auto const& p : all) std::ofstream(p) << "left";
+        if (i != nullptr) {
+            auto const b = i->encode();
+            all.push_back(at / (".saving." + i->save_id));
+            std::ofstream(all.back(), std::ios::binary)
+                .write(reinterpret_cast<const char*>(b.data()),
+                       static_cast<std::streamsize>(b.size()));
+        }
+        for (auto const& p : all) fs::last_write_time(p, fs::last_write_time(p) - since);
+    };
+    auto const own = intent_of(id_a), others = of_another_host(id_b);
+    auto const stays = [&](const std::string& name, const save_intent* i, hours since = hours(0)) {
+        leave(name, i, since);
+        auto const r = save_on(files, many_kinds(held::whole), 1, "m");
+        for (auto const& w : r.warnings) BOOST_TEST_MESSAGE(w);
+        BOOST_TEST(r.warnings.empty());
+        bool const is_there = fs::exists(s.dir / name);
+        fs::remove_all(s.dir / name);
+        BOOST_TEST(entries_of(s.dir) == std::set<std::string>{"m"});
+        return is_there;
+    };
+    BOOST_TEST(!stays(".m.saving-" + id_a, &own));
+    BOOST_TEST(stays(".m.saving-" + id_b, &others));
+    BOOST_TEST(!stays(".m.saving-" + id_b, &others, hours(25)));
+    BOOST_TEST(stays(".m.saving-" + id_a, nullptr));
+    BOOST_TEST(!stays(".m.saving-" + id_a + ".over", nullptr));
+    BOOST_TEST(stays(".m.saving-something", &own, hours(25)));
+    BOOST_TEST(stays(".mm.saving-" + id_a, &own, hours(25)));
+    {
+        cairn::detail::running_save const runs(id_a);
+        BOOST_TEST(stays(".m.saving-" + id_a, &own, hours(25)));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(each_operation_of_an_export_may_fail) {
+    int const tried = fail_exports([] { return cairn::memory_store(); });
+    BOOST_TEST_MESSAGE(tried << " operations of a store in memory failed");
+    BOOST_TEST(tried > 200);
+}
+
+BOOST_AUTO_TEST_CASE(each_operation_of_an_export_to_files_may_fail) {
+    support::scratch s;
+    int n = 0;
+    int const tried = fail_exports([&] {
+        cairn::file_store_options o;
+        o.sync_files = false;
+        return cairn::file_store((s.dir / std::to_string(n++)).string(), o);
+    });
+    BOOST_TEST_MESSAGE(tried << " operations of a store of files failed");
+    BOOST_TEST(tried > 200);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
