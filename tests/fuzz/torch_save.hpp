@@ -4,6 +4,8 @@
 
 #include "items.hpp"
 
+#include "support/laid_out.hpp"
+
 #include <cairn/format/torch_save/metadata.hpp>
 
 #include <cstddef>
@@ -12,6 +14,53 @@
 
 /// Files of torch.save, in both forms.
 namespace fuzz {
+
+/// What was read can be written again, and is then read as the same; at most a few entries, since
+/// what is written takes more memory than what says it.
+inline void written_again(const cairn::format::torch_save::content& all,
+                          const cairn::format::read_at& source) {
+    namespace ts = cairn::format::torch_save;
+    if (all.entries().size() > 32) return;
+    laid_out::state s;
+    for (auto const& [name, e] : all.entries()) {
+        if (!e.path.empty()) s.paths.emplace(name, e.path);
+        if (auto const* v = std::get_if<ts::stored_value>(&e.what))
+            s.entries.push_back({name, all.read_value(*v, source)});
+        else if (auto const* t = std::get_if<ts::stored_tensor>(&e.what))
+            s.entries.push_back({name, ts::new_tensor{t->type, t->shape, t->requires_grad, {}}});
+        else
+            return;  // its position in a list would be None
+    }
+    auto const is_refusal = [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::unsupported) ||
+               e.code() == make_error_code(cairn::errc::invalid_state);
+    };
+    try {
+        auto const l = s.file("f.pt");
+        laid_out::without_elements const file(l);
+        auto const reader = file.reader();
+        ts::content const again(reader, l.file().size);
+        if (again.entries().size() != s.entries.size())
+            throw support::finding("a file has other entries when it is written again");
+        for (auto const& e : s.entries) {
+            auto const it = again.entries().find(e.fqn);
+            if (it == again.entries().end() || it->second.path != all.entries().at(e.fqn).path)
+                throw support::finding("'" + e.fqn + "' is lost when it is written again");
+            if (auto const* t = std::get_if<ts::new_tensor>(&e.what)) {
+                auto const& stored = std::get<ts::stored_tensor>(it->second.what);
+                if (stored.type != t->type || stored.shape != t->shape)
+                    throw support::finding("'" + e.fqn + "' changes when it is written again");
+                continue;
+            }
+            auto const& v = std::get<cairn::value>(e.what);
+            auto const read = again.read_value(std::get<ts::stored_value>(it->second.what), reader);
+            if (v.is<cairn::value::opaque_t>() ? !read.is<cairn::value::opaque_t>() : !(read == v))
+                throw support::finding("'" + e.fqn + "' changes when it is written again");
+        }
+    } catch (const cairn::error& e) {
+        if (!is_refusal(e)) throw support::finding(std::string("written again: ") + e.what());
+    }
+}
 
 /// What is accepted lies within the file, has the name of its path, and can be read.
 inline void torch_save(bytes b) {
@@ -48,6 +97,7 @@ inline void torch_save(bytes b) {
     auto const m = ts::describe(all, "f.pt", b.size());
     if (m.entries.size() + m.unsupported.size() != all.entries().size())
         throw support::finding("metadata of other entries");
+    written_again(all, source);
 }
 
 }  // namespace fuzz

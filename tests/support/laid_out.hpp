@@ -4,10 +4,14 @@
 
 #include <cairn/format/crc.hpp>
 #include <cairn/format/torch_save/layout.hpp>
+#include <cairn/format/zip/reader.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <map>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -55,6 +59,48 @@ std::string fill(const ts::layout& l, Elements elements = pattern) {
     for (auto const& p : l.rest(crcs)) place(p.offset, p.bytes);
     return file;
 }
+
+/// The file as bytes at offsets: elements are 0, and their checksums too.
+class without_elements {
+public:
+    explicit without_elements(const ts::layout& l) {
+        for (auto const& p : l.fixed()) add(p);
+        for (auto const& p : l.rest(std::vector<std::uint32_t>(l.file().tensors.size()))) add(p);
+    }
+    /// Bytes that follow one another are together.
+    const std::map<std::uint64_t, std::vector<std::byte>>& stretches() const { return stretches_; }
+    /// @pre the file outlives what is returned
+    cairn::format::read_at reader() const {
+        return [this](std::uint64_t at, std::span<std::byte> into) {
+            std::fill(into.begin(), into.end(), std::byte{0});
+            auto it = stretches_.upper_bound(at);
+            if (it != stretches_.begin()) --it;
+            for (; it != stretches_.end() && it->first < at + into.size(); ++it) {
+                auto const begin = std::max(at, it->first);
+                auto const end = std::min(at + into.size(), it->first + it->second.size());
+                if (begin < end)
+                    std::memcpy(into.data() + (begin - at), it->second.data() + (begin - it->first),
+                                static_cast<std::size_t>(end - begin));
+            }
+        };
+    }
+
+private:
+    void add(const ts::placed_bytes& p) {
+        auto it = stretches_.emplace(p.offset, p.bytes).first;
+        if (it != stretches_.begin()) join(std::prev(it), it);
+        it = std::prev(stretches_.upper_bound(p.offset));
+        if (auto const next = std::next(it); next != stretches_.end()) join(it, next);
+    }
+    using place = std::map<std::uint64_t, std::vector<std::byte>>::iterator;
+    void join(place a, place b) {
+        if (a->first + a->second.size() != b->first) return;
+        a->second.insert(a->second.end(), b->second.begin(), b->second.end());
+        stretches_.erase(b);
+    }
+
+    std::map<std::uint64_t, std::vector<std::byte>> stretches_{};
+};
 
 /// Collects what a file has.
 class state {
