@@ -46,6 +46,15 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(4, 100000))
         ->needs(stats_as_json);
 
+    tool::report_options page;
+    auto* const report = app.add_subcommand(
+        "report", "write one HTML page: a map of the bytes, ranks, files, how tensors are cut");
+    report->add_option("CKPT", page.checkpoint, "a checkpoint of any format")->required();
+    report->add_option("-o,--output", page.output, "the HTML file to write")->required();
+    report->add_option("--trace", page.trace,
+                       "a file that a cairn::trace_file wrote during the save");
+    report->add_flag("--verify", page.verify, "read the whole checkpoint and check it");
+
     auto* const gc =
         app.add_subcommand("gc", "remove the leftovers of interrupted saves and removals");
     gc->add_option("PLACE", a, "directory of checkpoints, or of one")->required();
@@ -113,6 +122,7 @@ int main(int argc, char** argv) {
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
             if (stats->parsed()) return tool::stats(a, json, most_bins);
+            if (report->parsed()) return tool::report(page);
             if (gc->parsed()) return tool::gc(a, dry_run);
             if (diff->parsed()) return tool::diff(a, b, changes);
             if (start->parsed()) return tool::launch(launch);

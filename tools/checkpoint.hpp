@@ -3,6 +3,7 @@
 #define CAIRN_TOOLS_CHECKPOINT_HPP
 
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/verify.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
@@ -11,9 +12,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <iomanip>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,14 +34,30 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
     return reader.read_metadata();
 }
 
-/// Whether PyTorch can read it too: PyTorch's pickle can be omitted.
-inline bool has_torch_metadata(const std::string& checkpoint) {
+/// What `.metadata` says of the save, beside the content of the checkpoint.
+struct save_facts {
+    bool torch_metadata = true;  ///< PyTorch can read it too: its pickle can be omitted.
+    std::optional<cairn::commit_record> record{};
+};
+/// @pre cairn saved the checkpoint: its metadata has a save id
+inline save_facts read_save_facts(const std::string& checkpoint) {
     cairn::file_store store(checkpoint);
     auto const bytes = cairn::read_whole(store, ".metadata");
-    return cairn::format::native::parse_metadata_file(bytes).torch_metadata;
+    auto const file = cairn::format::native::parse_metadata_file(bytes);
+    return {file.torch_metadata, file.record};
 }
 inline constexpr const char* only_cairn =
     "for cairn only: saved with torch_metadata off, PyTorch cannot load it\n";
+
+/// Returns a time in UTC, e.g. `2026-01-31T12:00:00Z`.
+inline std::string time_text(std::int64_t milliseconds) {
+    auto const seconds = static_cast<std::time_t>(milliseconds / 1000);
+    std::tm parts{};
+    if (::gmtime_r(&seconds, &parts) == nullptr) return std::to_string(milliseconds) + " ms";
+    std::ostringstream out;
+    out << std::put_time(&parts, "%Y-%m-%dT%H:%M:%SZ");
+    return out.str();
+}
 
 /// One tensor's box in host memory, row-major.
 struct loaded_box {
@@ -145,6 +166,8 @@ int ls(const std::string& place, bool as_json);
 int list_directory(const std::string& directory, bool as_json);
 int gc(const std::string& place, bool dry_run);
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
+/// @param checkpoint  A place, or a file: a checkpoint, or the `__R.metadata` of one rank.
+cairn::verify_report verified(const std::string& checkpoint);
 int verify(const std::string& checkpoint);
 /// @param most_bins  Of each tensor's histogram, which only JSON has; 0: there is none.
 int stats(const std::string& checkpoint, bool as_json, std::size_t most_bins);
@@ -159,6 +182,14 @@ struct conversion {
     bool dry_run = false;
 };
 int convert(const conversion& c);
+
+struct report_options {
+    std::string checkpoint{};
+    std::string output{};  ///< A file, which is written whole or not at all.
+    std::string trace{};   ///< The file of a `cairn::trace_file`; may be empty.
+    bool verify = false;
+};
+int report(const report_options& options);
 
 }  // namespace tool
 

@@ -69,7 +69,7 @@ int ls(const std::string& checkpoint, bool as_json) {
     }
     if (as_json)
         std::cout << "\n]\n";
-    else if (!m.save_id.empty() && !has_torch_metadata(checkpoint))
+    else if (!m.save_id.empty() && !read_save_facts(checkpoint).torch_metadata)
         std::cout << only_cairn;
     return fine;
 }

@@ -5,22 +5,9 @@
 #include <cairn/catalog/listing.hpp>
 #include <cairn/printable.hpp>
 
-#include <ctime>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 
 namespace tool {
-
-/// Returns a time in UTC, e.g. `2026-01-31T12:00:00Z`.
-inline std::string time_text(std::int64_t milliseconds) {
-    auto const seconds = static_cast<std::time_t>(milliseconds / 1000);
-    std::tm parts{};
-    if (::gmtime_r(&seconds, &parts) == nullptr) return std::to_string(milliseconds) + " ms";
-    std::ostringstream out;
-    out << std::put_time(&parts, "%Y-%m-%dT%H:%M:%SZ");
-    return out.str();
-}
 
 inline void print_line(const cairn::listed_checkpoint& c) {
     std::cout << cairn::terminal_text(c.id) << "  " << name_of(c.state) << "  " << c.bytes

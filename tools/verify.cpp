@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
-#include <cairn/catalog/verify.hpp>
-
 #include <filesystem>
 #include <iostream>
 
 namespace tool {
 
-int verify(const std::string& checkpoint) {
+cairn::verify_report verified(const std::string& checkpoint) {
     auto const at = std::filesystem::absolute(checkpoint);
     // A checkpoint that is a file, or the metadata of one rank.
-    bool const is_file = std::filesystem::is_regular_file(at);
-    auto const r = is_file ? cairn::verify(cairn::file_store(at.parent_path().string()), {},
-                                           at.filename().string())
-                           : cairn::verify(cairn::file_store(checkpoint));
+    if (std::filesystem::is_regular_file(at))
+        return cairn::verify(cairn::file_store(at.parent_path().string()), {},
+                             at.filename().string());
+    return cairn::verify(cairn::file_store(checkpoint));
+}
+
+int verify(const std::string& checkpoint) {
+    auto const r = verified(checkpoint);
     if (!r.torch_metadata) std::cout << only_cairn;
     for (auto const& line : r.findings) std::cout << line << '\n';
     for (auto const& line : r.unverified) std::cout << "not checked: " << line << '\n';

@@ -107,6 +107,14 @@ private:
         }
         return out;
     }
+    /// Orders members by their numbers: layer 2 comes before layer 10.
+    bool is_before(const member& a, const member& b, std::size_t prefix) const {
+        auto const number = [&](const member& m) {
+            auto const text = items_[m.begin].name.substr(prefix);
+            return std::min(text.find_first_not_of("0123456789"), text.size());
+        };
+        return number(a) != number(b) ? number(a) < number(b) : a.begin < b.begin;
+    }
     /// Puts the members together that are each too small.
     void join_small(std::vector<member>& all, double least_bytes) const {
         auto const small = std::stable_partition(
@@ -125,8 +133,9 @@ private:
     void place(const group& g, std::vector<map_cell>& out) const {
         auto all = members_of(g);
         join_small(all, least_ * g.bytes / g.at.area());
-        std::stable_sort(all.begin(), all.end(),
-                         [](const member& a, const member& b) { return a.bytes > b.bytes; });
+        std::stable_sort(all.begin(), all.end(), [&](const member& a, const member& b) {
+            return a.bytes != b.bytes ? a.bytes > b.bytes : is_before(a, b, g.prefix);
+        });
         std::vector<double> weights;
         for (auto const& m : all) weights.push_back(m.bytes);
         auto const where = squarify(weights, g.at);

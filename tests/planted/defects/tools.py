@@ -4,6 +4,7 @@ from defect import Defect
 
 TREEMAP = "tools/report/treemap.hpp"
 NAME_MAP = "tools/report/name_map.hpp"
+HTML = "tools/report/html.hpp"
 
 DEFECTS = [
     Defect("last-row-is-as-thick-as-the-others", TREEMAP,
@@ -20,4 +21,14 @@ DEFECTS = [
     Defect("group-of-other-names", NAME_MAP,
            "name.substr(0, dot + 1)", "name.substr(0, PLANTED ? dot : dot + 1)",
            by="tools", wrong="a name without the dot is in the group of those with it"),
+    Defect("names-are-markup", HTML,
+           "case '<': out += \"&lt;\"; break;",
+           "case '<': out += PLANTED ? \"<\" : \"&lt;\"; break;",
+           by="tools:report_text", wrong="a page runs what is in a name"),
+    Defect("names-run-backwards", HTML,
+           "if (turns)", "if (turns && !PLANTED)",
+           by="tools:report_text", wrong="a name hides its end"),
+    Defect("coordinates-that-are-none", HTML,
+           "if (!std::isfinite(d)) d = 0;", "if (!PLANTED && !std::isfinite(d)) d = 0;",
+           by="tools:report_text", wrong="a picture has a coordinate nan"),
 ]
