@@ -91,8 +91,8 @@ public:
     const std::vector<placed_bytes>& fixed() const noexcept { return fixed_; }
     /// Returns the remaining bytes, in the order of their offsets: what follows each tensor's
     /// elements, and the end of the file.
-    /// @param crcs  The CRC-32 of the elements of each tensor of @ref file. It takes no time to
-    ///              combine it from those of pieces: @ref crc32_combine.
+    /// @param crcs  The CRC-32 of the elements of each tensor of @ref file, as many as there are;
+    ///              that of a whole follows from those of its pieces (@ref crc32_combine).
     std::vector<placed_bytes> rest(std::span<const std::uint32_t> crcs) const {
         std::vector<placed_bytes> all;
         auto end = archive_.rest();
