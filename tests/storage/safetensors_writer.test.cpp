@@ -167,6 +167,36 @@ BOOST_AUTO_TEST_CASE(tied_weights_are_stored_under_one_name_and_the_report_says_
                     "'head'"));
 }
 
+/// On rank 0 the two differ.
+BOOST_AUTO_TEST_CASE(what_is_tied_on_some_ranks_only_is_stored_under_both_names) {
+    cairn::memory_store store;
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        std::vector<float> a(2, 1.0f + static_cast<float>(me.rank())), b(2, 7.0f);
+        auto const rows = [&](std::vector<float>& v) {
+            return cairn::shard_by_mesh(cairn::tensor_view(dtype::f32, {1, 2}, v.data()), {2, 2},
+                                        cairn::device_mesh::line(2), {cairn::shard_along{0}},
+                                        me.rank());
+        };
+        cairn::state_dict const sd{{"a", rows(a)}, {"b", rows(me.rank() == 1 ? a : b)}};
+        auto const r = cairn::save(sd, "m", me, cairn::safetensors_writer(store));
+        BOOST_TEST(r.warnings.empty());
+    });
+    std::vector<float> got(4);
+    cairn::load(cairn::state_dict{{"b", cairn::tensor_view(dtype::f32, {2, 2}, got.data())}}, "m",
+                store);
+    BOOST_TEST((got == std::vector<float>{7, 7, 2, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_a_large_tensor_are_gathered_in_pieces) {
+    std::vector<part_of_state> const parts{{"x", dtype::int16, {1200, 4000}, held::columns}};
+    cairn::memory_store one, three;
+    auto const told = save_on(three, parts, 3, "m").warnings;
+    BOOST_TEST_REQUIRE(told.size() == 1u);
+    BOOST_TEST(says(told[0], "9600000 bytes were written twice, because shards like those of 'x'"));
+    BOOST_TEST(save_on(one, parts, 1, "m").warnings.empty());
+    BOOST_TEST((contents_of(one.at("m")) == contents_of(three.at("m"))));
+}
+
 BOOST_AUTO_TEST_CASE(what_the_format_does_not_have_is_refused_by_name_or_left_out) {
     cairn::memory_store store;
     std::vector<float> w{1, 2};

@@ -9,6 +9,7 @@ ASSEMBLY = "storage/detail/target_assembly.hpp"
 FILES = "storage/detail/target_files.hpp"
 WRITER = "storage/impl/safetensors_writer.ipp"
 BY = "storage:safetensors_writing"
+COMMIT = "storage:safetensors_commit"
 
 DEFECTS = [
     Defect("dtypes-in-order-of-names", LAYOUT,
@@ -57,25 +58,30 @@ DEFECTS = [
            by=BY, wrong="of a tensor of columns only the last piece is right"),
     Defect("kept-files-go", PLACE,
            "if (!is_kept(info.name) ||", "if (PLANTED || !is_kept(info.name) ||",
-           by=BY, wrong="an export removes config.json and the tokenizer"),
+           by=COMMIT, wrong="an export removes config.json and the tokenizer"),
     Defect("any-directory-is-replaced", PLACE,
            "if (!below.empty())", "if (!below.empty() && !PLANTED)",
-           by=BY, wrong="an export removes directories of the user's"),
+           by=COMMIT, wrong="an export removes directories of the user's"),
     Defect("checkpoint-is-replaced", PLACE,
            "if (info.name == metadata_name || is_intent_name(info.name))",
            "if ((info.name == metadata_name || is_intent_name(info.name)) && !PLANTED)",
-           by=BY, wrong="an export takes the place of a checkpoint"),
+           by=COMMIT, wrong="an export takes the place of a checkpoint"),
     Defect("changed-target-is-replaced", PLACE,
            "if (!(now == before_))", "if (!(now == before_) && !PLANTED)",
-           by=BY, wrong="what another job has exported meanwhile is lost"),
+           by=COMMIT, wrong="what another job has exported meanwhile is lost"),
     Defect("working-places-of-others-go", PLACE,
            "return found->over();", "return PLANTED || found->over();",
-           by=BY, wrong="a running export loses its files"),
+           by=COMMIT, wrong="a running export loses its files"),
+    Defect("exporting-is-no-sign-of-life", PLACE,
+           "for (auto const& info : *all) last = std::max(last, info.modified);",
+           "for (auto const& info : *all) if (!PLANTED || is_intent_name(info.name)) "
+           "last = std::max(last, info.modified);",
+           by=COMMIT, wrong="an export that takes a day loses its files"),
     Defect("working-places-stay", PLACE,
            "remove_ended(activity);", "if (!PLANTED) remove_ended(activity);",
-           by=BY, wrong="what killed exports left stays", after="try_exchange();"),
+           by=COMMIT, wrong="what killed exports left stays", after="try_exchange();"),
     Defect("failed-commit-not-looked-at", PLACE,
            "if (at.tag(marker_) != marker_tag_) return false;",
            "if (PLANTED || at.tag(marker_) != marker_tag_) return false;",
-           by=BY, wrong="a save that has committed says that it failed"),
+           by=COMMIT, wrong="a save that has committed says that it failed"),
 ]

@@ -267,14 +267,15 @@ private:
     bool is_over(const std::string& name, const std::string& id, std::int64_t now) {
         auto place = target_.in.at(name);
         auto const there = place.list();
-        modification_times const times(there);
-        std::int64_t last = 0;
+        auto const written = target_.in.at(name + "/" + std::string(fresh_name)).list();
+        std::int64_t last = 0;  // sign of life
+        for (auto const* all : {&there, &written})
+            for (auto const& info : *all) last = std::max(last, info.modified);
         for (auto const& info : there) {
-            last = std::max({last, info.modified, info.changed});
             if (info.name != intent_name(id)) continue;
             auto found = read_intent(place, info);
             if (!found || found->newer) return false;
-            found->judge_age(times, now);
+            found->expired = !found->own_process && is_expired(last, now);
             return found->over();
         }
         // It was made just now, or a rank made a file that had been told nothing of the end.
