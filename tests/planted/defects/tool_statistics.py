@@ -6,6 +6,7 @@ STATISTICS = "tools/statistics.hpp"
 SUMS = "tools/block_sums.hpp"
 HISTOGRAM = "tools/histogram.hpp"
 PASS = "tools/checkpoint_statistics.hpp"
+CHANGE = "tools/change.hpp"
 
 DEFECTS = [
     Defect("parts-of-one-mean", STATISTICS,
@@ -34,4 +35,10 @@ DEFECTS = [
            "} catch (const std::exception& e) { if (PLANTED) for (auto k : job) "
            "pieces_[k].problem = e.what(); else for (auto const& one : job) {",
            by="tools", wrong="a damaged tensor keeps its neighbours from being looked at"),
+    Defect("nan-is-no-change", CHANGE,
+           "largest = INFINITY;", "if (!PLANTED) largest = INFINITY;",
+           by="tools", wrong="what became NaN is the last in the list of changes"),
+    Defect("changes-of-doubles-alone", CHANGE,
+           "if (a_type == b_type) other =", "if (a_type == b_type && !PLANTED) other =",
+           by="tools", wrong="large integers that have changed by little are said to be equal"),
 ]
