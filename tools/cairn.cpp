@@ -53,6 +53,8 @@ int main(int argc, char** argv) {
     report->add_option("-o,--output", page.output, "the HTML file to write")->required();
     report->add_option("--trace", page.trace,
                        "a file that a cairn::trace_file wrote during the save");
+    report->add_flag("--stats", page.stats,
+                     "read all tensors: their range, a histogram, NaN and infinities");
     report->add_flag("--verify", page.verify, "read the whole checkpoint and check it");
 
     auto* const gc =

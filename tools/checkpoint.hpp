@@ -187,6 +187,7 @@ struct report_options {
     std::string checkpoint{};
     std::string output{};  ///< A file, which is written whole or not at all.
     std::string trace{};   ///< The file of a `cairn::trace_file`; may be empty.
+    bool stats = false;
     bool verify = false;
 };
 int report(const report_options& options);

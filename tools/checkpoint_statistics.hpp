@@ -4,6 +4,7 @@
 
 #include "checkpoint.hpp"
 #include "statistics.hpp"
+#include "table.hpp"
 
 #include <cairn/storage/threads_per_rank.hpp>
 #include <cairn/tensor/flat_range.hpp>
@@ -25,6 +26,7 @@
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tool {
@@ -35,6 +37,12 @@ struct stored_statistics {
     tensor_statistics found{};
     std::string problem{};  ///< Why not all of it could be read; then `found` says nothing.
 };
+
+/// Returns a number with six digits; integers with all of theirs.
+inline std::string table_number(const element_value& v) {
+    if (auto const* d = std::get_if<double>(&v)) return short_number(*d);
+    return std::visit([](auto x) { return std::to_string(x); }, v);
+}
 
 /// Reads all tensors of a checkpoint once, on several threads, each with a reader of its own: while
 /// one waits for storage, others compute. Chunks are read as they are stored, in pieces; many small

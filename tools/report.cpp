@@ -6,10 +6,12 @@
 #include "report/html.hpp"
 #include "report/map_section.hpp"
 #include "report/share_section.hpp"
+#include "report/statistics_section.hpp"
 #include "report/style.hpp"
 #include "report/timeline_section.hpp"
 #include "report/trace.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -120,10 +122,20 @@ int report(const report_options& options) {
     if (!options.trace.empty())
         page::append_timeline(out, page::trace_reader(options.trace), options.checkpoint);
     bool whole = true;
+    if (options.stats) {
+        opened const from(options.checkpoint);
+        auto const all = statistics_pass(from, page::drawn_bins).run();
+        // Another save may have replaced the checkpoint.
+        if (from.meta() != m)
+            throw cairn::error(cairn::errc::concurrent_save,
+                               {.file = options.checkpoint, .remedy = "run the command again"});
+        page::append_statistics(out, c, all);
+        whole = std::all_of(all.begin(), all.end(), page::is_finite);
+    }
     if (options.verify) {
         auto const r = verified(options.checkpoint);
         page::append_checks(out, r);
-        whole = r.whole();
+        whole = whole && r.whole();
     }
     out += "</body></html>\n";
     auto const at = fs::absolute(options.output);

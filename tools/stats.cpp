@@ -19,11 +19,6 @@ namespace tool {
 
 namespace {
 
-/// Returns a number with six digits; integers with all of theirs.
-std::string table_number(const element_value& v) {
-    if (auto const* d = std::get_if<double>(&v)) return short_number(*d);
-    return std::visit([](auto x) { return std::to_string(x); }, v);
-}
 std::string json_number(const element_value& v) {
     if (auto const* d = std::get_if<double>(&v)) return number(*d);
     return table_number(v);

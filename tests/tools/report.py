@@ -226,6 +226,27 @@ def trace(tmp):
               b"trace.json" in r.stderr and not text, said(r))
 
 
+def statistics(tmp):
+    r, text, p = made(tmp / "page.html", tmp / "base", "--stats")
+    words = re.sub(r"\s+", " ", " ".join(p.texts))
+    check("stats: a row for each tensor", r.returncode == 0 and "All finite" in words and
+          not p.problems and text.count("class=hist") == 2 and
+          re.search(r"min 0 *max 5 *mean 2.5 *deviation 1.70783 *zeros 16.7 %", words),
+          (said(r), words[-500:], p.problems))
+    model = tmp / "nan.safetensors"
+    header = json.dumps({n: {"dtype": "F32", "shape": [4], "data_offsets": [16 * i, 16 * i + 16]}
+                         for i, n in enumerate(("a", "b<i>", "c"))}).encode()
+    inf, nan = float("inf"), float("nan")
+    model.write_bytes(struct.pack("<Q", len(header)) + header +
+                      struct.pack("<12f", 1, 2, 3, 4, nan, inf, -inf, 0, nan, nan, nan, nan))
+    r, text, p = made(tmp / "page.html", model, "--stats")
+    words = re.sub(r"\s+", " ", " ".join(p.texts))
+    check("stats: NaN and infinities are found, shown first, and in the exit code",
+          r.returncode == 1 and not p.problems and "NaN or infinities in 2 tensors" in words and
+          re.search(r"b<i> .*NaN 1 *Inf 2.* c .*NaN 4 *Inf 0.* a ", words),
+          (said(r), words[-600:], p.problems))
+
+
 def limited():
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
@@ -270,6 +291,7 @@ def main():
         hostile(tmp)
         many(tmp)
         trace(tmp)
+        statistics(tmp)
         output(tmp)
     sys.exit(end())
 

@@ -76,6 +76,9 @@ overflow:hidden}
 .share th:nth-child(n+3){width:84px}
 td:first-child .sw{margin-right:7px}
 .phases td:first-child{white-space:nowrap}
+.hist{width:96px;min-width:96px}
+.l{display:none;color:var(--soft)}
+.stats td:not(:last-child),.stats th:not(:last-child){padding-right:10px}
 details{border-bottom:1px solid var(--line);padding:8px 0}
 summary{cursor:pointer;font-size:14px}
 summary .m{word-break:break-all}
@@ -101,6 +104,9 @@ border-bottom:1px solid var(--line)}
 .names td,.share td{border:0;padding:0}
 .names td:first-child,.share td:first-child{flex:0 0 100%}
 .names td:nth-child(4){margin-left:auto}
+.stats td:nth-child(4){margin-left:0}
+.stats .l{display:inline}
+.stats td:nth-child(2){flex:0 0 100%}
 .share td:nth-child(2){flex:1;align-self:center}
 .share td:nth-child(n+3){min-width:54px}
 .share td:nth-child(5),.phases th:nth-child(5),.phases td:nth-child(5){display:none}
