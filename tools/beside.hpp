@@ -3,7 +3,10 @@
 #define CAIRN_TOOLS_BESIDE_HPP
 
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/file.hpp>
+#include <cairn/object_store/read_whole.hpp>
 
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -44,6 +47,10 @@ public:
             }
             made_.push_back(to);
         }
+    }
+    std::vector<std::byte> content(const std::string& name) const {
+        cairn::file_store place(place_.string());
+        return cairn::read_whole(place, name);
     }
     /// Removes the copies again.
     void remove_copies() noexcept {

@@ -69,12 +69,14 @@ int main(int argc, char** argv) {
 
     tool::conversion conversion;
     auto* const convert =
-        app.add_subcommand("convert", "write a checkpoint of any format as one of PyTorch DCP");
+        app.add_subcommand("convert", "write a checkpoint of any format as another one");
     auto* const reshard =
         app.add_subcommand("reshard", "convert a checkpoint for another number of ranks");
     for (auto* const s : {convert, reshard}) {
         s->add_option("SRC", conversion.from, "a checkpoint: a directory, or a file")->required();
-        s->add_option("DST", conversion.to, "directory of the new checkpoint")->required();
+        s->add_option("DST", conversion.to,
+                      "the new checkpoint: a directory, or a file .pt or .safetensors")
+            ->required();
         auto* const ranks =
             s->add_option("--ranks", conversion.ranks, "number of ranks that write it")
                 ->check(CLI::Range(1, 4096));
@@ -87,6 +89,14 @@ int main(int argc, char** argv) {
         s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
         s->add_flag("--dry-run", conversion.dry_run, "only print what would be written");
     }
+    convert
+        ->add_option("--to", conversion.format,
+                     "format of the new checkpoint; by default its name tells")
+        ->check(CLI::IsMember({"dcp", "safetensors", "torch"}));
+    convert->add_flag("--skip-values", conversion.skip_values,
+                      "leave out what safetensors does not have");
+    convert->add_option("--max-file-size", conversion.max_file_size,
+                        "bytes of elements in a file of safetensors (default 5 GB)");
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");

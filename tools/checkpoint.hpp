@@ -180,6 +180,9 @@ struct conversion {
     std::vector<std::string> only{}, skip{};  ///< Patterns of names.
     std::string dtype{};                      ///< Of all floating-point tensors; empty: their own.
     bool dry_run = false;
+    std::string format{};  ///< Of the target: dcp, safetensors or torch; empty: by its name.
+    bool skip_values = false;
+    std::uint64_t max_file_size = 0;  ///< 0: the writer's.
 };
 int convert(const conversion& c);
 

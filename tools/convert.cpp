@@ -5,6 +5,8 @@
 #include <cairn/convert.hpp>
 #include <cairn/observe/progress_line.hpp>
 #include <cairn/printable.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
 
 #include <fnmatch.h>
 
@@ -66,6 +68,66 @@ void describe(const cairn::metadata& m, const cairn::convert_options& o) {
     std::cout << tensors << " tensors of " << bytes << " bytes, " << values << " values\n";
 }
 
+enum class target { dcp, safetensors, torch };
+
+target target_of(const conversion& c) {
+    auto const ends = [&](std::string_view end) { return c.to.ends_with(end); };
+    if (c.format == "dcp") return target::dcp;
+    if (c.format == "safetensors" || (c.format.empty() && ends(".safetensors")))
+        return target::safetensors;
+    bool const named = ends(".pt") || ends(".pth") || ends(".bin");
+    return c.format == "torch" || (c.format.empty() && named) ? target::torch : target::dcp;
+}
+
+/// What the ranks of a conversion have to say.
+struct findings {
+    std::set<std::string> unchecked{}, left_out{}, warnings{};
+};
+
+/// @param writer  Returns a rank's.
+template <class Writer>
+findings run(const conversion& c, const cairn::convert_options& options, Writer&& writer) {
+    cairn::progress_line const progress;
+    std::mutex together;
+    findings all;
+    cairn::run_ranks(c.ranks, [&](cairn::thread_group::member& me) {
+        auto const r = cairn::convert(c.from, c.to, options, me, writer(), progress);
+        std::lock_guard const lock(together);
+        all.unchecked.insert(r.unverified.begin(), r.unverified.end());
+        all.left_out.insert(r.left_out.begin(), r.left_out.end());
+        all.warnings.insert(r.saved.warnings.begin(), r.saved.warnings.end());
+    });
+    return all;
+}
+
+/// With the files beside it, which appear with the weights.
+findings to_safetensors(const conversion& c, const cairn::convert_options& options,
+                        const beside& others) {
+    cairn::safetensors_writer_options o;
+    o.skip_values = c.skip_values;
+    if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
+    if (!c.to.ends_with(".safetensors"))
+        o.add_files = [&](auto const& put) {
+            for (auto const& name : others.names())
+                if (name.find('/') == name.npos) put(name, others.content(name));
+        };
+    return run(c, options, [&] { return cairn::safetensors_writer(o); });
+}
+findings to_dcp(const conversion& c, const cairn::convert_options& options, beside& others) {
+    // A checkpoint that is replaced keeps its files until the new one stands.
+    bool const replaces = std::filesystem::exists(std::filesystem::path(c.to) / ".metadata");
+    if (!replaces) others.copy_to(c.to, false);
+    findings found;
+    try {
+        found = run(c, options, [] { return cairn::torch_writer(cairn::file_store()); });
+    } catch (...) {
+        others.remove_copies();
+        throw;
+    }
+    if (replaces) others.copy_to(c.to, true);
+    return found;
+}
+
 }  // namespace
 
 int convert(const conversion& c) {
@@ -76,39 +138,33 @@ int convert(const conversion& c) {
         return fine;
     }
     beside others(c.from, m);
-    // A checkpoint that is replaced keeps its files until the new one stands.
-    bool const replaces = std::filesystem::exists(std::filesystem::path(c.to) / ".metadata");
-    if (!replaces) others.copy_to(c.to, false);
-    cairn::progress_line const progress;
-    std::mutex together;
-    std::set<std::string> unchecked, left_out;
-    try {
-        cairn::run_ranks(c.ranks, [&](cairn::thread_group::member& me) {
-            auto const r = cairn::convert(c.from, c.to, options, me, progress);
-            std::lock_guard const lock(together);
-            unchecked.insert(r.unverified.begin(), r.unverified.end());
-            left_out.insert(r.left_out.begin(), r.left_out.end());
-        });
-    } catch (...) {
-        others.remove_copies();
-        throw;
-    }
-    if (replaces) others.copy_to(c.to, true);
-    for (auto const& line : unchecked) std::cout << "not checked: " << line << '\n';
+    auto const to = target_of(c);
+    auto const found = to == target::dcp ? to_dcp(c, options, others)
+                       : to == target::safetensors
+                           ? to_safetensors(c, options, others)
+                           : run(c, options, [] { return cairn::torch_save_writer(); });
+    bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
+    for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
+    for (auto const& line : found.warnings) std::cout << line << '\n';
     std::cout << c.from << " converted for " << c.ranks << (c.ranks == 1 ? " rank: " : " ranks: ")
               << c.to << '\n';
-    for (auto const& name : others.names())
-        std::cout << "copied: '" << cairn::terminal_text(name) << "'\n";
-    for (auto const& fqn : left_out)
+    auto lost = others.not_copied();
+    for (auto const& name : others.names()) {
+        bool const copied = !is_file && (to == target::dcp || name.find('/') == std::string::npos);
+        if (copied)
+            std::cout << "copied: '" << cairn::terminal_text(name) << "'\n";
+        else
+            lost.push_back(name);
+    }
+    for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn)
                   << "' was not copied: this version does not know dtype "
                   << cairn::terminal_text(m.unsupported.at(fqn).type) << '\n';
     for (auto const& name : m.unknown_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
-    for (auto const& name : others.not_copied())
+    for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
-    bool const all = others.not_copied().empty() && left_out.empty() && m.unknown_members.empty();
-    return all ? fine : finding;
+    return lost.empty() && found.left_out.empty() && m.unknown_members.empty() ? fine : finding;
 }
 
 }  // namespace tool

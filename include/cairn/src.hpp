@@ -69,6 +69,7 @@
 #include <cairn/storage/impl/source_pieces.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_save_reader.ipp>
+#include <cairn/storage/impl/torch_save_writer.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
 #endif
 

@@ -6,15 +6,20 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -134,11 +139,63 @@ BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_checkpoint) {
     {
         support::allocations const counted;
         (void)cairn::convert(one, two);
+        (void)cairn::convert(one, two + ".pt", cairn::torch_save_writer());
+        (void)cairn::convert(one, two + ".safetensors", cairn::safetensors_writer());
         BOOST_TEST(counted.peak() < std::size_t{32} << 20);
     }
     std::vector<float> w(elements);
-    (void)cairn::load(cairn::state_dict{{"w", w}}, two);
-    BOOST_TEST(bool(w == numbers(elements)));
+    for (auto const* end : {"", ".pt", ".safetensors"}) {
+        w.assign(w.size(), 0);
+        (void)cairn::load(cairn::state_dict{{"w", w}}, two + end);
+        BOOST_TEST(bool(w == numbers(elements)), end);
+    }
+}
+
+/// DCP to safetensors to torch.save to DCP, each on another number of ranks.
+BOOST_AUTO_TEST_CASE(random_states_come_back_through_every_format) {
+    constexpr cairn::dtype types[] = {cairn::dtype::float32,   cairn::dtype::bfloat16,
+                                      cairn::dtype::float64,   cairn::dtype::int64,
+                                      cairn::dtype::uint8,     cairn::dtype::boolean,
+                                      cairn::dtype::complex64, cairn::dtype::float8_e4m3fn};
+    for (unsigned seed = 1; seed <= 12; ++seed) {
+        support::scratch s;
+        std::minstd_rand random(seed);
+        auto const below = [&](std::int64_t n) { return static_cast<std::int64_t>(random()) % n; };
+        std::deque<std::vector<std::byte>> memory;
+        cairn::state_dict sd;
+        for (auto n = 1 + below(12); n > 0; --n) {
+            auto const type = types[below(std::ssize(types))];
+            cairn::index_vector shape;
+            for (auto d = below(4); d > 0; --d) shape.push_back(below(9) == 0 ? 0 : 1 + below(40));
+            auto& m = memory.emplace_back(static_cast<std::size_t>(shape.product()) *
+                                          cairn::size_of(type));
+            for (auto& b : m)
+                b = static_cast<std::byte>(type == cairn::dtype::boolean ? below(2) : below(256));
+            sd["t" + std::to_string(n)] = cairn::tensor_view(type, shape, m.data());
+        }
+        std::string const dcp = (s.dir / "dcp").string(), hf = (s.dir / "hf").string(),
+                          pt = (s.dir / "state.pt").string(), back = (s.dir / "back").string();
+        (void)cairn::save(sd, dcp);
+        auto const on_ranks = [&](const std::string& from, const std::string& to, auto writer) {
+            auto const ranks = static_cast<int>(1 + below(4));
+            cairn::convert_options o;
+            o.dim = static_cast<int>(below(2));
+            cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+                (void)cairn::convert(from, to, o, me, writer());
+            });
+        };
+        BOOST_TEST_CONTEXT("seed " << seed) {
+            on_ranks(dcp, hf, [&] {
+                return cairn::safetensors_writer({.max_file_size = 1000 + 100 * seed});
+            });
+            on_ranks(hf, pt, [] { return cairn::torch_save_writer(); });
+            on_ranks(pt, back, [] { return cairn::torch_writer(cairn::file_store()); });
+            auto const wanted = all_of(dcp);
+            BOOST_TEST(bool(all_of(hf) == wanted));
+            BOOST_TEST(bool(all_of(pt) == wanted));
+            BOOST_TEST(bool(all_of(back) == wanted));
+        }
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_source_is_named_and_leaves_no_target) {

@@ -17,6 +17,7 @@
 #include <cairn/observe/prometheus_metrics.hpp>
 #include <cairn/observe/trace_file.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>

@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(more_than_65535_records_are_counted_as_by_pytorch) {
     auto const l = s.file("many.pt");
     BOOST_TEST(l.file().tensors.size() == 66000u);
     std::string file(static_cast<std::size_t>(l.file().size), '\0');
-    auto const place = [&](const std::vector<ts::placed_bytes>& all) {
+    auto const place = [&](const std::vector<cairn::format::placed_bytes>& all) {
         for (auto const& p : all)
             std::memcpy(file.data() + p.offset, p.bytes.data(), p.bytes.size());
     };

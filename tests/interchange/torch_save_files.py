@@ -20,6 +20,7 @@ from checks import check, end, run
 from torch_save import filled, simple
 
 FILES = pathlib.Path(sys.argv[1]).resolve() / "tests/interchange/torch_save_files"
+CAIRN = pathlib.Path(sys.argv[1]).resolve() / "tools/cairn"
 DTYPES = [getattr(torch, name) for name in (
     "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
     "float8_e8m0fnu int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool complex128 complex64 "
@@ -60,7 +61,19 @@ def again(name, folder, state, items=()):
     torch.save(state, folder / "in.pt")
     code, said = run(FILES, "again", folder / "in.pt", folder / f"{name}.pt", *items)
     check(f"{name}: written", code == 0, said)
+    converted(name, folder, state)
     return folder / f"{name}.pt", said
+
+
+def converted(name, folder, state):
+    """The same file through DCP's format and back, by the program."""
+    if not CAIRN.exists():
+        return
+    dcp, back = folder / f"{name}.dcp", folder / f"{name}.back.pt"
+    for source, target, ranks in ((folder / "in.pt", dcp, "2"), (dcp, back, "1")):
+        code, said = run(CAIRN, "convert", source, target, "--ranks", ranks)
+        check(f"{name}: {target.name}", code == 0, said)
+    loads(f"{name}, through DCP", back, state)
 
 
 def values():

@@ -86,7 +86,7 @@ public:
     }
 
 private:
-    void add(const ts::placed_bytes& p) {
+    void add(const cairn::format::placed_bytes& p) {
         auto it = stretches_.emplace(p.offset, p.bytes).first;
         if (it != stretches_.begin()) join(std::prev(it), it);
         it = std::prev(stretches_.upper_bound(p.offset));

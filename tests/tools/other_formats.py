@@ -78,6 +78,23 @@ def conversions(tmp):
           set(some) == wanted and
           all(x["dtype"] == "float16" for n, x in some.items()
               if names[n].get("dtype") == "float32"), said(r))
+    r = cairn("convert", tmp / "all", tmp / "again.pt")
+    check("convert: to a file of torch.save", r.returncode == 0 and
+          cairn("diff", source, tmp / "again.pt").returncode == 0 and
+          cairn("verify", tmp / "again.pt").returncode == 0, said(r))
+    r = cairn("convert", GOLDEN / "formats/hf/transformers_sharded", tmp / "hf again", "--to",
+              "safetensors", "--ranks", 2, "--max-file-size", 10000)
+    check("convert: to Hugging Face's directory, with the files beside it", r.returncode == 0 and
+          b"copied: 'expected.json'" in r.stdout and (tmp / "hf again/expected.json").exists() and
+          (tmp / "hf again/model.safetensors.index.json").exists() and
+          cairn("diff", GOLDEN / "formats/hf/transformers_sharded",
+                tmp / "hf again").returncode == 0, said(r))
+    r = cairn("convert", source, tmp / "values.safetensors")
+    check("convert: values to safetensors", r.returncode == 2 and one_sentence(r) and
+          b"skip" in r.stderr and not (tmp / "values.safetensors").exists(), said(r))
+    r = cairn("convert", source, tmp / "values.safetensors", "--skip-values")
+    check("convert: without values", r.returncode == 0 and
+          (tmp / "values.safetensors").exists(), said(r))
     r = cairn("convert", source, tmp / "never", "--dtype", "int8")
     check("convert: a dtype that is no float's", r.returncode == 2 and one_sentence(r) and
           b"--dtype" in r.stderr and not (tmp / "never").exists(), said(r))

@@ -5,6 +5,7 @@
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,12 @@ struct target_tensor {
     dtype type = dtype::float32;
     index_vector shape{};
     std::uint64_t offset = 0;  ///< Of the first element, in the file.
+};
+
+/// Bytes that have their place in a file.
+struct placed_bytes {
+    std::uint64_t offset = 0;
+    std::vector<std::byte> bytes{};
 };
 
 /// What it consists of besides the elements is known to the layout of its format.

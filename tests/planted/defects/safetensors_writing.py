@@ -7,7 +7,7 @@ PLACE = "storage/detail/working_place.hpp"
 SHARES = "storage/detail/target_shares.hpp"
 ASSEMBLY = "storage/detail/target_assembly.hpp"
 FILES = "storage/detail/target_files.hpp"
-WRITER = "storage/impl/safetensors_writer.ipp"
+WRITER = "storage/detail/target_writer.hpp"
 BY = "storage:safetensors_writing"
 COMMIT = "storage:safetensors_commit"
 
@@ -84,4 +84,12 @@ DEFECTS = [
            "if (at.tag(marker_) != marker_tag_) return false;",
            "if (PLANTED || at.tag(marker_) != marker_tag_) return false;",
            by=COMMIT, wrong="a save that has committed says that it failed"),
+    Defect("values-of-others-unread", WRITER,
+           "for (auto const rank : elsewhere_) read_values(rank);",
+           "if (!PLANTED) for (auto const rank : elsewhere_) read_values(rank);",
+           by="storage:torch_save_writing", wrong="values that only another rank has are lost"),
+    Defect("storages-of-tied-tensors", "storage/impl/torch_save_writer.ipp",
+           'stored_as == fqn ? "" : std::string(stored_as)',
+           'stored_as == fqn || PLANTED ? "" : std::string(stored_as)',
+           by="storage:torch_save_writing", wrong="a tied weight has a storage that nobody writes"),
 ]

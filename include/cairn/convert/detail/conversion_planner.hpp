@@ -50,6 +50,7 @@ private:
     convert_options options_;
     int ranks_;
     int rank_ = 0;
+    bool coordinator_ = false;
     default_planner usual_{};
     std::unique_ptr<source_pieces> pieces_;  ///< Set up by `set_up_save`.
     std::deque<tensor_source> sources_{};

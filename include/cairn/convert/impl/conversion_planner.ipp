@@ -25,8 +25,9 @@ CAIRN_DECL conversion_planner& conversion_planner::operator=(conversion_planner&
     default;
 CAIRN_DECL conversion_planner::~conversion_planner() = default;
 
-CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, bool) {
+CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, bool coordinator) {
     rank_ = rank;
+    coordinator_ = coordinator;
     pieces_ = std::make_unique<source_pieces>(from_.store, from_.id);
     check_stored_bytes(pieces_->meta(), [&](std::string_view fqn) { return wants(fqn); });
 }
@@ -58,7 +59,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
         auto usual_rank = turn++ % ranks_;
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) {
-            if (usual_rank == rank_) plan.items.emplace_back().fqn = fqn;
+            if (coordinator_) plan.items.emplace_back().fqn = fqn;  // a layout may need all
             continue;
         }
         std::string tied_to;

@@ -23,12 +23,6 @@
 
 namespace cairn::format::torch_save {
 
-/// Bytes that have their place in a file.
-struct placed_bytes {
-    std::uint64_t offset = 0;
-    std::vector<std::byte> bytes{};
-};
-
 /// Returns the folder of a file's records, as torch.save names it: the file's name up to its last
 /// dot. PyTorch takes only ASCII from it.
 inline std::string folder_of(std::string_view file) {

@@ -198,14 +198,20 @@ struct side_layout {
     static std::string name(std::size_t rank) { return "side." + std::to_string(rank); }
 };
 
+/// What becomes of values, and of the names of tied tensors, in a format.
+enum class value_policy : std::uint8_t {
+    refused,  ///< It has none: they are errors. A tied tensor has one name.
+    skipped,  ///< They are left out.
+    kept      ///< It has them, and every name of a tied tensor.
+};
+
 /// What the ranks of a save write, as tensors of a format.
 class planned_tensors {
 public:
-    /// @param skip_values  Leaves out values, which are otherwise refused.
-    /// @throws error errc::unsupported for a value, naming it and what skips it
-    planned_tensors(std::span<const save_plan> plans, bool skip_values) {
+    /// @throws error errc::unsupported for a value that is refused, naming it and what skips it
+    planned_tensors(std::span<const save_plan> plans, value_policy values) : values_(values) {
         for (auto const& plan : plans)
-            for (auto const& item : plan.items) add(item, skip_values);
+            for (auto const& item : plan.items) add(item);
         for (auto& [fqn, t] : all_) t.stored_as = root_of(fqn);
     }
     /// Those that are stored, in the order of their names.
@@ -214,6 +220,12 @@ public:
         for (auto const& [fqn, t] : all_)
             if (t.stored_as == fqn) out.push_back({std::string(fqn), t.type, *t.shape, 0});
         return out;
+    }
+    /// Passes each name, in their order, with that of the tensor that it is stored as:
+    /// `f(fqn, type, shape, stored_as)`.
+    template <class F>
+    void for_each(F&& f) const {
+        for (auto const& [fqn, t] : all_) f(fqn, t.type, *t.shape, t.stored_as);
     }
     /// Makes each rank's share, for files with these tensors.
     /// @param coordinator  Writes all of what it holds itself.
@@ -252,7 +264,7 @@ public:
     std::vector<std::string> warnings() const {
         std::vector<std::string> out;
         for (auto const& [fqn, t] : all_)
-            if (t.stored_as != fqn)
+            if (t.stored_as != fqn && values_ != value_policy::kept)
                 out.push_back("'" + std::string(fqn) + "' is not stored: it is tied to '" +
                               std::string(t.stored_as) + "', which is");
         if (skipped_ != 0)
@@ -274,9 +286,10 @@ private:
         std::uint64_t offset = 0;
     };
 
-    void add(const write_item& item, bool skip_values) {
+    void add(const write_item& item) {
         if (item.kind == item_kind::value) {
-            if (!skip_values)
+            if (values_ == value_policy::kept) return;
+            if (values_ == value_policy::refused)
                 throw error(errc::unsupported,
                             {.fqn = item.fqn,
                              .expected = "a tensor, because the format has nothing else",
@@ -318,6 +331,7 @@ private:
     }
     const tensor* stored_instead(const tensor& t) const { return &all_.find(t.stored_as)->second; }
 
+    value_policy values_;
     std::map<std::string_view, tensor, std::less<>> all_{};  ///< Refers to the plans.
     std::size_t skipped_ = 0;
     std::string first_skipped_{};

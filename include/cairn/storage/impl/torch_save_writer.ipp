@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_TORCH_SAVE_WRITER_IPP
+#define CAIRN_STORAGE_IMPL_TORCH_SAVE_WRITER_IPP
+
+#include <cairn/format/target_file.hpp>
+#include <cairn/format/torch_save/layout.hpp>
+#include <cairn/format/torch_save/new_entry.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/target_assembly.hpp>
+#include <cairn/storage/detail/target_shares.hpp>
+#include <cairn/storage/detail/target_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+static_assert(ReleasingWriter<torch_save_writer>);
+
+namespace detail {
+
+/// What is torch.save about a target.
+struct torch_save_target {
+    static constexpr bool keeps_values = true;
+
+    static bool check(const checkpoint_id&, const erased_store&) { return true; }
+    static value_policy values() { return value_policy::kept; }
+    void lay_out(const std::string& file, const planned_tensors& tensors,
+                 std::span<const save_plan> plans, target_values held) {
+        std::map<std::string_view, format::torch_save::new_tensor> all;
+        tensors.for_each([&](std::string_view fqn, dtype type, const index_vector& shape,
+                             std::string_view stored_as) {
+            all[fqn] = {type, shape, false, stored_as == fqn ? "" : std::string(stored_as)};
+        });
+        // In the order of the state, as far as there is one.
+        format::torch_save::new_entries entries;
+        format::torch_save::key_paths paths;
+        for (auto const& plan : plans) {
+            for (auto const& item : plan.items) {
+                if (item.kind == item_kind::value) {
+                    if (auto v = held.extract(item.fqn))
+                        entries.push_back({item.fqn, std::move(v.mapped())});
+                } else if (auto t = all.extract(std::string_view(item.fqn))) {
+                    t.mapped().requires_grad = item.requires_grad;
+                    entries.push_back({item.fqn, std::move(t.mapped())});
+                }
+            }
+            paths.insert(plan.paths.begin(), plan.paths.end());
+        }
+        layout.emplace(file, entries, paths);
+    }
+    std::vector<const format::target_file*> files() const {
+        if (!layout) return {};
+        return {&layout->file()};
+    }
+    std::vector<format::placed_bytes> rest(std::size_t,
+                                           const target_assembly::tensor_crcs& crcs) const {
+        std::vector<std::uint32_t> in_order;
+        for (auto const& t : layout->file().tensors) in_order.push_back(crcs.at(t.fqn));
+        auto all = layout->fixed();
+        for (auto& part : layout->rest(in_order)) all.push_back(std::move(part));
+        return all;
+    }
+    template <class Put>
+    void add(const Put&, const std::string&, const target_assembly::tensor_crcs&) const {}
+    static bool keeps(std::string_view) { return false; }
+    std::vector<std::string> warnings() const {
+        std::vector<std::string> out;
+        for (auto const& [fqn, classes] : layout->to_trust())
+            for (auto const& name : classes)
+                out.push_back("'" + fqn + "': torch.load reads the file only with " +
+                              "weights_only=False, or if '" + name + "' is a safe global");
+        return out;
+    }
+    static std::string recorded_save(const erased_store&) { return {}; }
+
+    std::optional<format::torch_save::layout> layout{};
+};
+
+}  // namespace detail
+
+struct torch_save_writer::state : detail::target_writer<detail::torch_save_target> {
+    state(detail::erased_store at, const torch_save_writer_options& o)
+        : target_writer(std::move(at), detail::torch_save_target(), o) {}
+};
+
+CAIRN_DECL torch_save_writer::torch_save_writer(detail::erased_store store,
+                                                torch_save_writer_options options)
+    : s_(std::make_unique<state>(std::move(store), options)) {}
+CAIRN_DECL torch_save_writer::torch_save_writer(torch_save_writer&&) noexcept = default;
+CAIRN_DECL torch_save_writer& torch_save_writer::operator=(torch_save_writer&&) noexcept = default;
+CAIRN_DECL torch_save_writer::~torch_save_writer() = default;
+
+CAIRN_DECL void torch_save_writer::reset(const checkpoint_id& id) {
+    s_->reset(id);
+}
+CAIRN_DECL void torch_save_writer::set_up_writer(const storage_setup& setup) {
+    s_->set_up_writer(setup);
+}
+CAIRN_DECL save_plan torch_save_writer::prepare_local_save_plan(save_plan plan) {
+    return plan;
+}
+CAIRN_DECL std::vector<save_plan> torch_save_writer::prepare_global_save_plan(
+    std::vector<save_plan> plans) {
+    return s_->prepare_global(std::move(plans));
+}
+CAIRN_DECL void torch_save_writer::write_data(const save_plan& plan,
+                                              std::span<const item_data> data,
+                                              completion<write_results> done) {
+    s_->write_data(plan, data, nullptr, std::move(done));
+}
+CAIRN_DECL void torch_save_writer::write_data(const save_plan& plan,
+                                              std::span<const item_data> data,
+                                              const item_released& released,
+                                              completion<write_results> done) {
+    s_->write_data(plan, data, &released, std::move(done));
+}
+CAIRN_DECL void torch_save_writer::finish(const metadata&, completion<commit_result> done) {
+    s_->finish(std::move(done));
+}
+CAIRN_DECL bool torch_save_writer::committed(const std::string& save_id) {
+    return s_->committed(save_id);
+}
+CAIRN_DECL bool torch_save_writer::abandon() noexcept {
+    return s_->abandon();
+}
+CAIRN_DECL void torch_save_writer::sweep(save_end end, completion<sweep_result> done) {
+    s_->sweep(end, std::move(done));
+}
+
+}  // namespace cairn
+
+#endif
