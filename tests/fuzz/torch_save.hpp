@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <variant>
 
 /// Files of torch.save, in both forms.
@@ -22,11 +23,15 @@ inline void written_again(const cairn::format::torch_save::content& all,
     namespace ts = cairn::format::torch_save;
     if (all.entries().size() > 32) return;
     laid_out::state s;
+    // Under a key that is no text a container is one value, and is written under the key's text.
+    bool unfolds = false;
     for (auto const& [name, e] : all.entries()) {
         if (!e.path.empty()) s.paths.emplace(name, e.path);
-        if (auto const* v = std::get_if<ts::stored_value>(&e.what))
-            s.entries.push_back({name, all.read_value(*v, source)});
-        else if (auto const* t = std::get_if<ts::stored_tensor>(&e.what))
+        if (auto const* v = std::get_if<ts::stored_value>(&e.what)) {
+            auto read = all.read_value(*v, source);
+            unfolds = unfolds || read.is<cairn::value::dict_t>() || read.is<cairn::value::list_t>();
+            s.entries.push_back({name, std::move(read)});
+        } else if (auto const* t = std::get_if<ts::stored_tensor>(&e.what))
             s.entries.push_back({name, ts::new_tensor{t->type, t->shape, t->requires_grad, {}}});
         else
             return;  // its position in a list would be None
@@ -40,10 +45,12 @@ inline void written_again(const cairn::format::torch_save::content& all,
         laid_out::without_elements const file(l);
         auto const reader = file.reader();
         ts::content const again(reader, l.file().size);
+        if (again.entries().size() != s.entries.size() && unfolds) return;
         if (again.entries().size() != s.entries.size())
             throw support::finding("a file has other entries when it is written again");
         for (auto const& e : s.entries) {
             auto const it = again.entries().find(e.fqn);
+            if (it == again.entries().end() && unfolds) return;
             if (it == again.entries().end() || it->second.path != all.entries().at(e.fqn).path)
                 throw support::finding("'" + e.fqn + "' is lost when it is written again");
             if (auto const* t = std::get_if<ts::new_tensor>(&e.what)) {
