@@ -56,7 +56,7 @@ DEFECTS = [
            "if (PLANTED || other.code() != make_error_code(errc::not_found)) throw;",
            by="storage:safetensors_directories",
            wrong="where there is no checkpoint, the error speaks of a format that nobody uses"),
-    Defect("pieces-of-the-first-box", "storage/impl/source_pieces.ipp",
+    Defect("pieces-of-the-first-box", "storage/detail/read_flat_range.hpp",
            "b.offsets[d] += region.offsets[d];", "if (!PLANTED) b.offsets[d] += region.offsets[d];",
            by="convert", wrong="every rank of a conversion writes the first rank's rows"),
     Defect("converted-twice-though-tied", "convert/impl/conversion_planner.ipp",

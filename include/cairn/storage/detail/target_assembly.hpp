@@ -12,8 +12,9 @@
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
-#include <cairn/tensor/flat_range.hpp>
+#include <cairn/tensor/box.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
@@ -214,54 +215,23 @@ private:
             heed();
             auto const n = std::min(at_once, all - at);
             auto const into = std::span(b).first(static_cast<std::size_t>(n * element));
-            if (read(reader, stored, t, at, n, into) != n)
+            try {
+                read_flat_range(t.fqn, stored.chunks, box::whole(t.shape), t.type, at * element,
+                                into, [&](const load_plan& plan, const read_target& target) {
+                                    (void)await_completion<read_result>([&](auto done) {
+                                        reader.read_data(plan, target, std::move(done));
+                                    });
+                                });
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::missing_key)) throw;
                 throw incomplete(t.fqn, all * element, at * element);
+            }
             crc = format::crc32(into, crc);
             put(file, t.offset + at * element, into);
             advance(into.size());
         }
         return crc;
     }
-    /// Reads the elements `[at, at + n)` of a tensor. @return How many there are.
-    static std::uint64_t read(chunk_reader& reader, const tensor_metadata& stored,
-                              const format::target_tensor& t, std::uint64_t at, std::uint64_t n,
-                              std::span<std::byte> into) {
-        auto const boxes = boxes_of_flat_range(t.shape, static_cast<std::int64_t>(at),
-                                               static_cast<std::int64_t>(at + n));
-        load_plan plan;
-        std::vector<tensor_view> windows;
-        std::uint64_t found = 0;
-        auto* to = into.data();
-        for (std::uint32_t k = 0; k < boxes.size(); ++k) {
-            windows.emplace_back(t.type, boxes[k].shape, to);
-            to += boxes[k].volume() * static_cast<std::int64_t>(size_of(t.type));
-            for (std::size_t c = 0; c < stored.chunks.size(); ++c) {
-                auto const region = stored.chunks.region(c);
-                auto const both = intersect(region, boxes[k]);
-                if (both.empty()) continue;
-                found += static_cast<std::uint64_t>(both.volume());
-                read_item item;
-                item.fqn = t.fqn;
-                item.kind = item_kind::shard;
-                item.leaf = k;
-                item.chunk = static_cast<std::uint32_t>(c);
-                item.source_offsets = relative_to(both, region).offsets;
-                item.target_offsets = relative_to(both, boxes[k]).offsets;
-                item.shape = both.shape;
-                plan.items.push_back(std::move(item));
-            }
-        }
-        if (found != n) return found;
-        read_target target;
-        target.resolve_tensor = target.resolve_converted = [&](const read_item& item) {
-            return subview(windows[item.leaf], {item.target_offsets, item.shape});
-        };
-        target.commit_tensor = [](const read_item&, tensor_view) {};
-        (void)await_completion<read_result>(
-            [&](auto done) { reader.read_data(plan, target, std::move(done)); });
-        return found;
-    }
-
     void heed() const {
         if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
     }

@@ -3,10 +3,8 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
-#include <cairn/planner/reshard.hpp>
+#include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
-#include <cairn/tensor/flat_range.hpp>
-#include <cairn/tensor/layout.hpp>
 
 #include <memory>
 #include <mutex>
@@ -30,26 +28,9 @@ CAIRN_DECL source_pieces::source_pieces(const erased_store& store, checkpoint_id
 
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
                                     std::uint64_t at, std::span<std::byte> into) {
-    auto const& t = *meta_.tensor(fqn);
-    auto const element = size_of(type);
-    auto* next = into.data();
-    load_plan plan;
-    std::vector<tensor_view> views;
-    for (auto& b : boxes_of_flat_range(region.shape, static_cast<std::int64_t>(at / element),
-                                       static_cast<std::int64_t>((at + into.size()) / element))) {
-        auto const leaf = static_cast<std::uint32_t>(views.size());
-        views.emplace_back(type, b.shape, next);
-        next += static_cast<std::size_t>(b.volume()) * element;
-        for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += region.offsets[d];
-        for (auto& i : create_read_items(fqn, leaf, t.chunks, std::span(&b, 1)))
-            plan.items.push_back(std::move(i));
-    }
-    read_target target;
-    target.resolve_converted = target.resolve_tensor = [&](const read_item& i) {
-        return subview(views[i.leaf], box(i.target_offsets, i.shape));
-    };
-    target.commit_tensor = [](const read_item&, const tensor_view&) {};
-    read(plan, target);
+    read_flat_range(
+        fqn, meta_.tensor(fqn)->chunks, region, type, at, into,
+        [this](const load_plan& plan, const read_target& target) { read(plan, target); });
 }
 
 CAIRN_DECL value source_pieces::read_value(const std::string& fqn) {
