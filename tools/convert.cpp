@@ -53,17 +53,15 @@ void describe(const cairn::metadata& m, const cairn::convert_options& o) {
     std::uint64_t bytes = 0;
     std::size_t tensors = 0, values = 0;
     for (auto const& [fqn, entry] : m.entries) {
-        if (o.wants && !o.wants(fqn)) continue;
+        if (!o.converts(fqn)) continue;
         auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
         if (t == nullptr) {
             ++values;
             continue;
         }
         ++tensors;
-        auto const type = o.floats_as && cairn::info(t->type).kind == cairn::dtype_class::floating
-                              ? *o.floats_as
-                              : t->type;
-        bytes += static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(type);
+        bytes +=
+            static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(o.type_of(t->type));
     }
     std::cout << tensors << " tensors of " << bytes << " bytes, " << values << " values\n";
 }

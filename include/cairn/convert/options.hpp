@@ -38,6 +38,12 @@ struct convert_options {
     /// a tensor without this dimension is written by one of them.
     int dim = 0;
     save_options save{};
+
+    bool converts(std::string_view fqn) const { return !wants || wants(fqn); }
+    /// What the elements of a tensor become.
+    dtype type_of(dtype stored) const {
+        return floats_as && info(stored).kind == dtype_class::floating ? *floats_as : stored;
+    }
 };
 
 struct convert_report {

@@ -43,8 +43,6 @@ public:
 private:
     void plan_tensor(save_plan& plan, const std::string& fqn, const tensor_metadata& t,
                      const std::string& tied_to, int usual_rank) const;
-    bool wants(std::string_view fqn) const { return !options_.wants || options_.wants(fqn); }
-    dtype type_of(const tensor_metadata& t) const;
 
     convert_source from_;
     convert_options options_;

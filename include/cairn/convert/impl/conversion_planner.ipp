@@ -29,12 +29,8 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     rank_ = rank;
     coordinator_ = coordinator;
     pieces_ = std::make_unique<source_pieces>(from_.store, from_.id);
-    check_stored_bytes(pieces_->meta(), [&](std::string_view fqn) { return wants(fqn); });
-}
-
-CAIRN_DECL dtype conversion_planner::type_of(const tensor_metadata& t) const {
-    return options_.floats_as && info(t.type).kind == dtype_class::floating ? *options_.floats_as
-                                                                            : t.type;
+    check_stored_bytes(pieces_->meta(),
+                       [&](std::string_view fqn) { return options_.converts(fqn); });
 }
 
 /// Where a tensor of DCP's is stored, if that is one place: names of a tied weight have the same.
@@ -55,7 +51,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     std::map<std::pair<std::string, std::uint64_t>, std::pair<const std::string*, int>> first;
     int turn = 0;
     for (auto const& [fqn, entry] : m.entries) {
-        if (!wants(fqn)) continue;
+        if (!options_.converts(fqn)) continue;
         auto usual_rank = turn++ % ranks_;
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) {
@@ -74,7 +70,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
         plan_tensor(plan, fqn, *t, tied_to, usual_rank);
     }
     for (auto const& path : m.paths)
-        if (wants(path.first)) plan.paths.push_back(path);
+        if (options_.converts(path.first)) plan.paths.push_back(path);
     return plan;
 }
 
@@ -87,7 +83,7 @@ CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::stri
     write_item i;
     i.fqn = fqn;
     i.kind = is_cut ? item_kind::shard : item_kind::tensor;
-    i.type = type_of(t);
+    i.type = options_.type_of(t.type);
     i.requires_grad = t.requires_grad;
     i.global_shape = t.shape;
     i.tied_to = tied_to;
@@ -119,7 +115,7 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
     if (!pieces_) return;
     to.unverified = pieces_->unverified();
     for (auto const& [fqn, t] : pieces_->meta().unsupported)
-        if (wants(fqn)) to.left_out.push_back(fqn);
+        if (options_.converts(fqn)) to.left_out.push_back(fqn);
 }
 
 }  // namespace cairn::detail

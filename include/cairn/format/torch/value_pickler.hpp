@@ -117,7 +117,8 @@ private:
             throw error(errc::invalid_state, {.expected = "a str or bytes below 4 GiB"});
         w_.string(s);
     }
-    /// Whether CPython has one object for every str of this content: up to one latin-1 character.
+    /// Whether equal strings of this content are the same object in CPython: those of at most one
+    /// latin-1 character are.
     static bool is_singleton(std::string_view utf8) {
         if (utf8.size() <= 1) return true;
         auto const lead = static_cast<unsigned char>(utf8[0]);
