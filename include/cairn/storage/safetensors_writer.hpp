@@ -2,18 +2,16 @@
 #ifndef CAIRN_STORAGE_SAFETENSORS_WRITER_HPP
 #define CAIRN_STORAGE_SAFETENSORS_WRITER_HPP
 
-#include <cairn/completion.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/layout_writer.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,7 +62,7 @@ struct safetensors_writer_options {
 /// report names the others.
 ///
 /// The store must be a @ref RenamingStore.
-class safetensors_writer {
+class safetensors_writer : public detail::layout_writer {
 public:
     /// Directories below the current one, or absolute ones.
     explicit safetensors_writer(safetensors_writer_options options = {})
@@ -75,32 +73,6 @@ public:
         : safetensors_writer(detail::erased_store(std::move(store)), std::move(options)) {}
     CAIRN_DECL explicit safetensors_writer(detail::erased_store store,
                                            safetensors_writer_options options = {});
-    CAIRN_DECL safetensors_writer(safetensors_writer&&) noexcept;
-    CAIRN_DECL safetensors_writer& operator=(safetensors_writer&&) noexcept;
-    CAIRN_DECL ~safetensors_writer();
-
-    CAIRN_DECL void reset(const checkpoint_id& id);
-    /// @throws error errc::invalid_argument for an id without a name; errc::unsupported for a store
-    /// that cannot rename
-    CAIRN_DECL void set_up_writer(const storage_setup& setup);
-    CAIRN_DECL save_plan prepare_local_save_plan(save_plan plan);
-    /// @throws error errc::unsupported for what the format does not have, naming it;
-    /// errc::already_exists for a target that may not be replaced
-    CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
-    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
-                               completion<write_results> done);
-    /// @param released  See @ref ReleasingWriter.
-    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
-                               const item_released& released, completion<write_results> done);
-    CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
-    /// For ranks other than the coordinator true only if there is an index, which has the save id.
-    CAIRN_DECL bool committed(const std::string& save_id);
-    CAIRN_DECL bool abandon() noexcept;
-    CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
-
-private:
-    struct state;
-    std::unique_ptr<state> s_;
 };
 
 }  // namespace cairn

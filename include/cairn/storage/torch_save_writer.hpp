@@ -2,19 +2,14 @@
 #ifndef CAIRN_STORAGE_TORCH_SAVE_WRITER_HPP
 #define CAIRN_STORAGE_TORCH_SAVE_WRITER_HPP
 
-#include <cairn/completion.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/layout_writer.hpp>
 
 #include <concepts>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace cairn {
 
@@ -42,7 +37,7 @@ struct torch_save_writer_options {
 /// directory; if other ranks hold values, it writes everything when it completes the file.
 ///
 /// The store must be a @ref RenamingStore.
-class torch_save_writer {
+class torch_save_writer : public detail::layout_writer {
 public:
     /// Files below the current directory, or absolute ones.
     explicit torch_save_writer(torch_save_writer_options options = {})
@@ -53,32 +48,6 @@ public:
         : torch_save_writer(detail::erased_store(std::move(store)), options) {}
     CAIRN_DECL explicit torch_save_writer(detail::erased_store store,
                                           torch_save_writer_options options = {});
-    CAIRN_DECL torch_save_writer(torch_save_writer&&) noexcept;
-    CAIRN_DECL torch_save_writer& operator=(torch_save_writer&&) noexcept;
-    CAIRN_DECL ~torch_save_writer();
-
-    CAIRN_DECL void reset(const checkpoint_id& id);
-    /// @throws error errc::invalid_argument for an id without a name; errc::unsupported for a store
-    /// that cannot rename
-    CAIRN_DECL void set_up_writer(const storage_setup& setup);
-    CAIRN_DECL save_plan prepare_local_save_plan(save_plan plan);
-    /// @throws error errc::already_exists for a target that may not be replaced
-    CAIRN_DECL std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans);
-    /// @throws error errc::invalid_state for what a file of `torch.save` cannot have, naming it
-    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
-                               completion<write_results> done);
-    /// @param released  See @ref ReleasingWriter.
-    CAIRN_DECL void write_data(const save_plan& plan, std::span<const item_data> data,
-                               const item_released& released, completion<write_results> done);
-    CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
-    /// False for ranks other than the coordinator: the file has no save id.
-    CAIRN_DECL bool committed(const std::string& save_id);
-    CAIRN_DECL bool abandon() noexcept;
-    CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
-
-private:
-    struct state;
-    std::unique_ptr<state> s_;
 };
 
 }  // namespace cairn

@@ -15,6 +15,7 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
+#include <cairn/storage/detail/layout_writer.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_files.hpp>
@@ -66,7 +67,7 @@ using target_values = std::map<std::string, value>;
 ///
 /// Never moved, because its pool's tasks refer to it.
 template <class Format>
-class target_writer {
+class target_writer final : public layout_writer::implementation {
 public:
     /// @param options  Has `overwrite`, `sync_files`, `thread_count`.
     template <class Options>
@@ -74,9 +75,8 @@ public:
         : base_(options.sync_files ? std::move(at) : at.without_sync()), format_(std::move(f)),
           overwrite_(options.overwrite), sync_files_(options.sync_files),
           thread_count_(options.thread_count), jobs_(options.thread_count) {}
-    target_writer(target_writer&&) = delete;
 
-    void reset(const checkpoint_id& checkpoint) {
+    void reset(const checkpoint_id& checkpoint) override {
         id_ = checkpoint;
         is_file_ = format_.check(id_, base_);
         files_.reset();
@@ -91,7 +91,7 @@ public:
         made_.clear();
     }
 
-    void set_up_writer(const storage_setup& setup) {
+    void set_up_writer(const storage_setup& setup) override {
         me_ = setup;
         files_.reset();
         place_.emplace(base_, id_, me_.save_id, is_file_);
@@ -103,7 +103,7 @@ public:
         jobs_.set_size(threads_);
     }
 
-    std::vector<save_plan> prepare_global(std::vector<save_plan> all) {
+    std::vector<save_plan> prepare_global(std::vector<save_plan> all) override {
         plans_ = std::move(all);
         tensors_.emplace(plans_, format_.values());
         if constexpr (Format::keeps_values)
@@ -128,7 +128,7 @@ public:
 
     /// @param released  May be null.
     void write_data(const save_plan& plan, std::span<const item_data> data,
-                    const item_released* released, completion<write_results> done) {
+                    const item_released* released, completion<write_results> done) override {
         std::shared_ptr<write_job> job;
         try {
             check_item_data(plan, data);
@@ -155,7 +155,7 @@ public:
             });
     }
 
-    void finish(completion<commit_result> done) {
+    void finish(completion<commit_result> done) override {
         if (!laid_out_) {
             for (auto const rank : elsewhere_) read_values(rank);
             lay_out();
@@ -186,7 +186,7 @@ public:
         done(std::move(result));
     }
 
-    bool committed(const std::string& save_id) {
+    bool committed(const std::string& save_id) override {
         if (me_.coordinator) return place_->committed();
         if (is_file_) return false;
         auto there = place_->target();
@@ -195,7 +195,7 @@ public:
         return true;
     }
 
-    bool abandon() noexcept {
+    bool abandon() noexcept override {
         bool gone = true;
         try {
             if (files_) files_->remove();
@@ -208,7 +208,7 @@ public:
         return gone;
     }
 
-    void sweep(save_end end, completion<sweep_result> done) {
+    void sweep(save_end end, completion<sweep_result> done) override {
         sweep_result result;
         result.warnings = end == save_end::uncertain ? place_->clear() : place_->remove();
         running_.reset();

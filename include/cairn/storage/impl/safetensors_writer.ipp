@@ -83,55 +83,10 @@ struct safetensors_target {
 
 }  // namespace detail
 
-struct safetensors_writer::state : detail::target_writer<detail::safetensors_target> {
-    state(detail::erased_store at, const safetensors_writer_options& o)
-        : target_writer(std::move(at), detail::safetensors_target{o}, o) {}
-};
-
 CAIRN_DECL safetensors_writer::safetensors_writer(detail::erased_store store,
                                                   safetensors_writer_options options)
-    : s_(std::make_unique<state>(std::move(store), options)) {}
-CAIRN_DECL safetensors_writer::safetensors_writer(safetensors_writer&&) noexcept = default;
-CAIRN_DECL safetensors_writer& safetensors_writer::operator=(safetensors_writer&&) noexcept =
-    default;
-CAIRN_DECL safetensors_writer::~safetensors_writer() = default;
-
-CAIRN_DECL void safetensors_writer::reset(const checkpoint_id& id) {
-    s_->reset(id);
-}
-CAIRN_DECL void safetensors_writer::set_up_writer(const storage_setup& setup) {
-    s_->set_up_writer(setup);
-}
-CAIRN_DECL save_plan safetensors_writer::prepare_local_save_plan(save_plan plan) {
-    return plan;
-}
-CAIRN_DECL std::vector<save_plan> safetensors_writer::prepare_global_save_plan(
-    std::vector<save_plan> plans) {
-    return s_->prepare_global(std::move(plans));
-}
-CAIRN_DECL void safetensors_writer::write_data(const save_plan& plan,
-                                               std::span<const item_data> data,
-                                               completion<write_results> done) {
-    s_->write_data(plan, data, nullptr, std::move(done));
-}
-CAIRN_DECL void safetensors_writer::write_data(const save_plan& plan,
-                                               std::span<const item_data> data,
-                                               const item_released& released,
-                                               completion<write_results> done) {
-    s_->write_data(plan, data, &released, std::move(done));
-}
-CAIRN_DECL void safetensors_writer::finish(const metadata&, completion<commit_result> done) {
-    s_->finish(std::move(done));
-}
-CAIRN_DECL bool safetensors_writer::committed(const std::string& save_id) {
-    return s_->committed(save_id);
-}
-CAIRN_DECL bool safetensors_writer::abandon() noexcept {
-    return s_->abandon();
-}
-CAIRN_DECL void safetensors_writer::sweep(save_end end, completion<sweep_result> done) {
-    s_->sweep(end, std::move(done));
-}
+    : layout_writer(std::make_unique<detail::target_writer<detail::safetensors_target>>(
+          std::move(store), detail::safetensors_target{options}, options)) {}
 
 }  // namespace cairn
 

@@ -88,54 +88,10 @@ struct torch_save_target {
 
 }  // namespace detail
 
-struct torch_save_writer::state : detail::target_writer<detail::torch_save_target> {
-    state(detail::erased_store at, const torch_save_writer_options& o)
-        : target_writer(std::move(at), detail::torch_save_target(), o) {}
-};
-
 CAIRN_DECL torch_save_writer::torch_save_writer(detail::erased_store store,
                                                 torch_save_writer_options options)
-    : s_(std::make_unique<state>(std::move(store), options)) {}
-CAIRN_DECL torch_save_writer::torch_save_writer(torch_save_writer&&) noexcept = default;
-CAIRN_DECL torch_save_writer& torch_save_writer::operator=(torch_save_writer&&) noexcept = default;
-CAIRN_DECL torch_save_writer::~torch_save_writer() = default;
-
-CAIRN_DECL void torch_save_writer::reset(const checkpoint_id& id) {
-    s_->reset(id);
-}
-CAIRN_DECL void torch_save_writer::set_up_writer(const storage_setup& setup) {
-    s_->set_up_writer(setup);
-}
-CAIRN_DECL save_plan torch_save_writer::prepare_local_save_plan(save_plan plan) {
-    return plan;
-}
-CAIRN_DECL std::vector<save_plan> torch_save_writer::prepare_global_save_plan(
-    std::vector<save_plan> plans) {
-    return s_->prepare_global(std::move(plans));
-}
-CAIRN_DECL void torch_save_writer::write_data(const save_plan& plan,
-                                              std::span<const item_data> data,
-                                              completion<write_results> done) {
-    s_->write_data(plan, data, nullptr, std::move(done));
-}
-CAIRN_DECL void torch_save_writer::write_data(const save_plan& plan,
-                                              std::span<const item_data> data,
-                                              const item_released& released,
-                                              completion<write_results> done) {
-    s_->write_data(plan, data, &released, std::move(done));
-}
-CAIRN_DECL void torch_save_writer::finish(const metadata&, completion<commit_result> done) {
-    s_->finish(std::move(done));
-}
-CAIRN_DECL bool torch_save_writer::committed(const std::string& save_id) {
-    return s_->committed(save_id);
-}
-CAIRN_DECL bool torch_save_writer::abandon() noexcept {
-    return s_->abandon();
-}
-CAIRN_DECL void torch_save_writer::sweep(save_end end, completion<sweep_result> done) {
-    s_->sweep(end, std::move(done));
-}
+    : layout_writer(std::make_unique<detail::target_writer<detail::torch_save_target>>(
+          std::move(store), detail::torch_save_target(), options)) {}
 
 }  // namespace cairn
 
