@@ -96,6 +96,65 @@ BOOST_AUTO_TEST_CASE(garbage_goes_with_directories_of_files_that_are_not_there) 
     BOOST_TEST(!p.is_left());
 }
 
+/// Where an export, or a file, was being made.
+BOOST_AUTO_TEST_CASE(garbage_of_an_ended_export_is_removed) {
+    interrupted p;
+    std::string const id_b(32, 'b'), id_c(32, 'c'), id_d(32, 'd'), id_e(32, 'e');
+    auto const leave = [&](const fs::path& at, save_intent i, const std::string& id) {
+        fs::create_directories(at / "new" / "sub");
+        for (auto const* name : {"new/model.safetensors", "new/sub/config.json", "values.1"})
+            std::ofstream(at / name) << "1234567";
+        i.save_id = id;
+        i.names.clear();
+        cairn::file_store(at).publish(".saving." + id, i.encode(), std::nullopt);
+    };
+    auto of_another_host = p.intent;
+    of_another_host.owner.process.boot = "another";
+    of_another_host.owner.process.run = id_c;
+    auto const ended = p.dir / (".m.saving-" + id_b), others = p.dir / (".m.saving-" + id_c),
+               below = p.at(1) / (".w.pt.saving-" + id_d),
+               removed = p.dir / (".m.saving-" + id_e + ".over"),
+               unborn = p.dir / (".m.saving-" + id_a);
+    leave(ended, p.intent, id_b);
+    leave(others, of_another_host, id_c);
+    leave(below, p.intent, id_d);
+    leave(removed, p.intent, id_e);
+    for (auto const& at : {unborn, p.dir / ".m.saving-something", p.dir / (".saving-" + id_a)})
+        fs::create_directory(at);
+    auto const before = p.names();
+    auto const would = cairn::collect_garbage(p.dir.string(), true);
+    BOOST_TEST((p.names() == before));
+    BOOST_TEST(would.files == 2u + 3 * 4);
+    BOOST_TEST(says(would, "would remove .m.saving-" + id_b + "/ (4 files, "));
+    {
+        cairn::detail::running_save const running(id_b), too(id_d);
+        auto const r = cairn::collect_garbage(p.dir.string());
+        BOOST_TEST(r.files == 2u + 4);
+        BOOST_TEST(r.problems == 0u);
+        BOOST_TEST(says(r, ".m.saving-" + id_b + "/: a save by process"));
+        BOOST_TEST(says(r, "is running: skipped"));
+        BOOST_TEST(says(r, "removed .m.saving-" + id_a + "/ without files"));
+        BOOST_TEST(fs::exists(ended / "new/model.safetensors"));
+        BOOST_TEST(fs::exists(below));
+        BOOST_TEST(!fs::exists(removed));
+        BOOST_TEST(!fs::exists(unborn));
+    }
+    auto const did = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(did.files == 2u * 4);
+    BOOST_TEST(says(did, "removed step_1/.w.pt.saving-" + id_d + "/ (4 files, "));
+    BOOST_TEST(!fs::exists(ended));
+    BOOST_TEST(!fs::exists(below));
+    BOOST_TEST(fs::exists(others / "new/model.safetensors"));
+    for (auto const& e : fs::recursive_directory_iterator(others))
+        if (e.is_regular_file())
+            fs::last_write_time(e, fs::last_write_time(e) - std::chrono::hours(25));
+    BOOST_TEST(cairn::collect_garbage(p.dir.string()).files == 4u);
+    fs::remove(p.dir / ".m.saving-something");
+    fs::remove(p.dir / (".saving-" + id_a));
+    BOOST_TEST((p.names() == p.names_of({1})));
+    BOOST_TEST(cairn::collect_garbage(p.dir.string()).lines.empty());
+}
+
 BOOST_AUTO_TEST_CASE(files_of_a_running_save_stay) {
     interrupted p;
     cairn::detail::running_save const running(id_a);

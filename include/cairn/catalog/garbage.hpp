@@ -26,10 +26,11 @@ namespace detail {
 CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run);
 }  // namespace detail
 
-/// Removes the files that interrupted saves and removals have left in a directory, in the
-/// directories directly within it, and in no others. Checkpoints and running saves stay; so do the
-/// leftovers of a process whose state cannot be determined, until none of them has changed for 24
-/// hours, by the storage's clock.
+/// Removes what interrupted saves and removals have left in a directory, in the directories
+/// directly within it, and in no others: files, and the hidden directories `.NAME.saving-*` in
+/// which exports and files are made. Checkpoints and running saves stay; so do the leftovers of a
+/// process whose state cannot be determined, until none of them has changed for 24 hours, by the
+/// storage's clock.
 /// @param dry_run  Removes and writes nothing. The storage's time is then not known, so leftovers
 ///                 that have expired only by that are not counted.
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run = false);

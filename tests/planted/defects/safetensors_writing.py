@@ -4,6 +4,7 @@ from defect import Defect
 
 LAYOUT = "format/impl/safetensors_layout.ipp"
 PLACE = "storage/detail/working_place.hpp"
+ENDED = "storage/detail/ended_places.hpp"
 SHARES = "storage/detail/target_shares.hpp"
 ASSEMBLY = "storage/detail/target_assembly.hpp"
 FILES = "storage/detail/target_files.hpp"
@@ -69,10 +70,10 @@ DEFECTS = [
     Defect("changed-target-is-replaced", PLACE,
            "if (!(now == before_))", "if (!(now == before_) && !PLANTED)",
            by=COMMIT, wrong="what another job has exported meanwhile is lost"),
-    Defect("working-places-of-others-go", PLACE,
-           "return found->over();", "return PLANTED || found->over();",
-           by=COMMIT, wrong="a running export loses its files"),
-    Defect("exporting-is-no-sign-of-life", PLACE,
+    Defect("working-places-of-others-go", ENDED,
+           "p.over = p.intent->over();", "p.over = PLANTED || p.intent->over();",
+           by=COMMIT + " catalog:catalog_garbage", wrong="a running export loses its files"),
+    Defect("exporting-is-no-sign-of-life", ENDED,
            "for (auto const& info : *all) last = std::max(last, info.modified);",
            "for (auto const& info : *all) if (!PLANTED || is_intent_name(info.name)) "
            "last = std::max(last, info.modified);",

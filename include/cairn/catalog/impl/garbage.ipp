@@ -9,15 +9,20 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/printable.hpp>
+#include <cairn/storage/detail/ended_places.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/storage_clock.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -102,6 +107,55 @@ inline std::string story_of(const found_intent& i) {
                                    "has changed for 24 hours, by the storage's clock");
 }
 
+/// Counts the files of a place and of all places in it.
+inline void count_tree(erased_store& place, std::size_t& files, std::uint64_t& bytes) {
+    for (auto const& info : place.list()) {
+        ++files;
+        bytes += info.size;
+    }
+    auto below = place.places();
+    for (auto& hidden : place.hidden_places()) below.push_back(std::move(hidden));
+    for (auto const& id : below) {
+        auto in = place.at(id);
+        count_tree(in, files, bytes);
+    }
+}
+
+/// Removes the working places in a place whose saves have ended.
+inline void collect_working_places(erased_store& place, const std::string& prefix, bool dry_run,
+                                   garbage_report& report) {
+    std::optional<storage_clock<erased_store>> clock;
+    std::int64_t now = 0;
+    for (auto& found : working_places(place)) {
+        auto const name = prefix + terminal_text(found.name) + "/";
+        try {
+            if (!dry_run && !clock) {
+                clock.emplace(place);
+                now = modification_times(place.list()).of(clock->name());
+            }
+            std::size_t files = 0;
+            std::uint64_t bytes = 0;
+            auto tree = place.at(found.name);
+            count_tree(tree, files, bytes);
+            judge(place, found, now);
+            if (found.intent) report.lines.push_back(name + ": " + story_of(*found.intent));
+            if (found.over && !dry_run) remove_working_place(place, found.name);
+            if (!found.over && place.kind_of(found.name) == name_kind::place) continue;
+            report.files += files;
+            report.bytes += bytes;
+            report.directories += files == 0;
+            report.lines.push_back((dry_run ? "would remove " : "removed ") + name +
+                                   (files == 0 ? " without files"
+                                               : " (" + std::to_string(files) + " files, " +
+                                                     std::to_string(bytes) + " bytes)"));
+        } catch (...) {
+            ++report.problems;
+            report.lines.push_back(
+                name + " is left as it is: " + terminal_text(text_of(std::current_exception())));
+        }
+    }
+}
+
 /// @param id       Empty for the root itself.
 /// @param emptied  Receives the id if the place has no files left.
 inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
@@ -115,6 +169,7 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
     };
     try {
         auto place = id.empty() ? root : root.at(id);
+        collect_working_places(place, prefix, dry_run, report);
         auto const before = place.list();
         for (auto const& info : before)
             if (is_intent_name(info.name))

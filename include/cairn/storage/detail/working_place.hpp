@@ -10,7 +10,7 @@
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_names.hpp>
-#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/ended_places.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
@@ -44,7 +44,7 @@ public:
     working_place(const erased_store& base, checkpoint_id id, const std::string& save_id,
                   bool is_file)
         : target_(target_of(base, std::move(id))), save_id_(save_id), is_file_(is_file),
-          hidden_name_(prefix() + save_id), hidden_(target_.in.at(hidden_name_)),
+          hidden_name_(working_name(target_.name, save_id)), hidden_(target_.in.at(hidden_name_)),
           fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {
         if (!target_.in.renames())
             throw error(errc::unsupported,
@@ -133,7 +133,7 @@ public:
     /// Removes the hidden place, with what was replaced. @return Warnings.
     std::vector<std::string> remove() {
         attempt([&] {
-            if (taken_) remove_place(hidden_name_);
+            if (taken_) remove_working_place(target_.in, hidden_name_);
         });
         return take_warnings();
     }
@@ -154,8 +154,6 @@ public:
     }
 
 private:
-    static constexpr std::string_view fresh_name = "new", over = ".over";
-
     struct target_place {
         erased_store in;  ///< Where the target has its name.
         std::string name;
@@ -178,7 +176,6 @@ private:
                          .remedy = "its directory is replaced as a whole, so name it"});
         return {at.place.empty() ? base : base.at(at.place), at.name};
     }
-    std::string prefix() const { return "." + target_.name + ".saving-"; }
 
     found_target look() {
         found_target found{target_.in.kind_of(target_.name)};
@@ -244,54 +241,20 @@ private:
 
     /// Removes places of saves to this target that have ended.
     void remove_ended(cairn::activity* activity) {
-        std::vector<std::string> all;
+        std::vector<found_place> all;
         std::int64_t now = 0;
         attempt([&] {
-            all = target_.in.hidden_places();
+            all = working_places(target_.in);
             now = modification_times(hidden_.list()).of(intent_name(save_id_));
         });
-        for (auto const& place : all) {
-            if (!place.starts_with(prefix()) || place == hidden_name_) continue;
+        for (auto& place : all) {
+            if (place.target != target_.name || place.name == hidden_name_) continue;
             if (activity != nullptr) activity->advance();
             attempt([&] {
-                auto id = place.substr(prefix().size());
-                if (id.ends_with(over)) {
-                    id.resize(id.size() - over.size());
-                    if (is_save_id(id)) target_.in.remove_tree(place);
-                } else if (is_save_id(id) && is_over(place, id, now)) {
-                    remove_place(place);
-                }
+                judge(target_.in, place, now);
+                if (place.over) remove_working_place(target_.in, place.name);
             });
         }
-    }
-    bool is_over(const std::string& name, const std::string& id, std::int64_t now) {
-        auto place = target_.in.at(name);
-        auto const there = place.list();
-        auto const written = target_.in.at(name + "/" + std::string(fresh_name)).list();
-        std::int64_t last = 0;  // sign of life
-        for (auto const* all : {&there, &written})
-            for (auto const& info : *all) last = std::max(last, info.modified);
-        for (auto const& info : there) {
-            if (info.name != intent_name(id)) continue;
-            auto found = read_intent(place, info);
-            if (!found || found->newer) return false;
-            found->expired = !found->own_process && is_expired(last, now);
-            return found->over();
-        }
-        // It was made just now, or a rank made a file that had been told nothing of the end.
-        if (there.empty()) target_.in.remove_place(name);
-        return is_expired(last, now);
-    }
-    /// In doubt, the one who finds the place under its old name has it.
-    void remove_place(const std::string& name) {
-        auto const doomed = name + std::string(over);
-        try {
-            target_.in.move(name, doomed);
-        } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) return;
-            throw;
-        }
-        target_.in.remove_tree(doomed);
     }
     template <class F>
     void attempt(F&& f) {
