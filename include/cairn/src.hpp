@@ -62,6 +62,8 @@
 #include <cairn/object_store/impl/write_back.ipp>
 #include <cairn/storage/impl/checkpoint_reader.ipp>
 #include <cairn/storage/impl/chunk_reader.ipp>
+#include <cairn/storage/impl/dequantised_reads.ipp>
+#include <cairn/storage/impl/dequantising_reader.ipp>
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
@@ -105,6 +107,8 @@
 #include <cairn/catalog/impl/verify.ipp>
 #include <cairn/catalog/impl/whole.ipp>
 #include <cairn/format/impl/json.ipp>
+#include <cairn/format/impl/quantised_elements.ipp>
+#include <cairn/format/impl/quantised_tensors.ipp>
 #include <cairn/format/impl/safetensors.ipp>
 #include <cairn/format/impl/safetensors_layout.ipp>
 #include <cairn/metadata/impl/big_int.ipp>

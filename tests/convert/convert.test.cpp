@@ -2,6 +2,7 @@
 #include "support/allocations.hpp"
 #include "support/error_codes.hpp"
 #include "support/scratch.hpp"
+#include "support/sha256.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
@@ -74,6 +75,22 @@ BOOST_AUTO_TEST_CASE(every_format_becomes_the_same_checkpoint_on_any_number_of_r
             }
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(quantised_weights_become_what_they_stand_for_on_request) {
+    support::scratch s;
+    auto const from = (golden / "formats/hf/quantised_blocks").string();
+    auto const to = (s.dir / "m").string();
+    cairn::convert_options o;
+    o.dequantise = cairn::dequantise_options{.block = {{4, 4}}};
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        (void)cairn::convert(from, to, o, me, cairn::safetensors_writer());
+    });
+    auto const got = all_of(to);
+    BOOST_TEST(got.tensors.size() == 2U);
+    BOOST_TEST(support::sha256(got.tensors.at("q.weight").bytes) ==
+               "8e910ace1575730acaffdb94dcdf3168928a3e3cd9c06d6f5ba902daffb591c1");
+    BOOST_TEST((got.tensors.at("plain.weight") == all_of(from).tensors.at("plain.weight")));
 }
 
 BOOST_AUTO_TEST_CASE(a_tied_weight_stays_one_and_names_keep_their_paths) {

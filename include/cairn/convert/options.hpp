@@ -6,6 +6,7 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <functional>
@@ -32,6 +33,8 @@ struct convert_source {
 struct convert_options {
     /// Which tensors and values are converted; empty: all.
     std::function<bool(std::string_view fqn)> wants{};
+    /// Quantised weights become the numbers that they stand for; by default they stay as stored.
+    std::optional<dequantise_options> dequantise{};
     /// What floating-point tensors become; by default each keeps its dtype.
     std::optional<dtype> floats_as{};
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;

@@ -82,10 +82,12 @@ struct metadata {
     /// reader found. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
 
-    /// Set by readers; an index in a file does not say it, nor the next.
+    /// Set by readers; an index in a file does not say it, nor the next two.
     checkpoint_format format = checkpoint_format::torch_dcp;
     /// The checkpoint's id names its only file instead of a place.
     bool is_file = false;
+    /// For the reader's own use: from that of the coordinator to those of the other ranks.
+    std::string storage_data{};
 
     const tensor_metadata* tensor(std::string_view fqn) const;
     const value_metadata* value(std::string_view fqn) const;

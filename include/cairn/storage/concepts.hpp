@@ -220,8 +220,8 @@ struct read_target {
 ///   rank sends to others is read again, in parts of the plan's items, if it converts it. What it
 ///   receives is in no call.
 ///
-/// **Models**: `torch_reader`, `safetensors_reader`, `torch_save_reader`, `checkpoint_reader`, over
-/// any ObjectStore. **Archetype**: `archetype::storage_reader`.
+/// **Models**: `torch_reader`, `safetensors_reader`, `torch_save_reader`, `checkpoint_reader`,
+/// `dequantising_reader`, over any ObjectStore. **Archetype**: `archetype::storage_reader`.
 /// **Conformance**: `cairn/testing/storage.hpp`.
 template <class R>
 concept StorageReader =

@@ -7,6 +7,8 @@ HEADER = "format/impl/safetensors.ipp"
 FILES = "storage/detail/safetensors_files.hpp"
 READER = "storage/impl/safetensors_reader.ipp"
 ANY = "storage/impl/checkpoint_reader.ipp"
+QUANTISED = "format/impl/quantised_elements.ipp"
+RECIPES = "format/impl/quantised_tensors.ipp"
 
 DEFECTS = [
     Defect("json-of-any-depth", JSON,
@@ -74,4 +76,25 @@ DEFECTS = [
     Defect("findings-of-other-formats-unsaid", "catalog/impl/verify.ipp",
            "r.findings.emplace_back(", "if (!PLANTED) r.findings.emplace_back(",
            by="catalog", wrong="verify calls a damaged file of torch.save whole"),
+    Defect("recipes-stay-on-the-coordinator", "format/native/index_content.hpp",
+           "if (!m.storage_data.empty()) w.string(m.storage_data);",
+           "if (!m.storage_data.empty()) w.string(PLANTED ? std::string() : m.storage_data);",
+           by="storage:dequantising_reader",
+           wrong="the other ranks take computed weights for stored ones"),
+    Defect("region-begins-with-its-group", QUANTISED,
+           "groups ? first % block : first % 2", "groups && !PLANTED ? first % block : first % 2",
+           by="storage:dequantising_reader", wrong="columns of an MXFP4 weight are others"),
+    Defect("scales-of-whole-blocks-only", QUANTISED,
+           "b.shape[d] = (end - 1) / unit + 1 - b.offsets[d];",
+           "b.shape[d] = PLANTED ? (end - begin - 1) / unit + 1 : (end - 1) / unit + 1 - "
+           "b.offsets[d];",
+           by="storage:dequantising_reader",
+           wrong="a region that touches two blocks has the scale of one"),
+    Defect("global-scale-multiplied", QUANTISED,
+           "r.divides ? scale / from.scale", "r.divides && !PLANTED ? scale / from.scale",
+           by="storage:dequantising_reader",
+           wrong="weights of compressed-tensors are off by a factor"),
+    Defect("scales-that-do-not-fit", RECIPES,
+           "if (!fits(block)) return {};", "if (!PLANTED && !fits(block)) return {};",
+           by="storage:dequantising_reader", wrong="the size of blocks is guessed"),
 ]

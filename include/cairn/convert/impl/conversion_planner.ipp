@@ -28,7 +28,7 @@ CAIRN_DECL conversion_planner::~conversion_planner() = default;
 CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, bool coordinator) {
     rank_ = rank;
     coordinator_ = coordinator;
-    pieces_ = std::make_unique<source_pieces>(from_.store, from_.id);
+    pieces_ = std::make_unique<source_pieces>(from_.store, from_.id, options_.dequantise);
     check_stored_bytes(pieces_->meta(),
                        [&](std::string_view fqn) { return options_.converts(fqn); });
 }

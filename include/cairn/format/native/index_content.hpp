@@ -37,6 +37,8 @@ namespace impl {
 
 /// Of what ranks send to each other.
 inline constexpr std::uint8_t sent_version = 4;
+/// Its second byte: flags, and the format between them.
+inline constexpr unsigned sent_is_file = 1, sent_storage_data = 128;
 
 using cairn::detail::wire_reader;
 using cairn::detail::wire_writer;
@@ -175,12 +177,15 @@ private:
 }  // namespace impl
 
 /// Encodes all of a checkpoint's metadata compactly, as ranks send it to each other: a version, the
-/// format, the unsupported tensors, the length of the content, the content of the native index, and
-/// its heading.
+/// format, `storage_data` if there is some, the unsupported tensors, the length of the content, the
+/// content of the native index, and its heading.
 inline std::vector<std::byte> encode_metadata(const metadata& m) {
     cairn::detail::wire_writer w;
     w.u8(impl::sent_version);
-    w.u8(static_cast<std::uint8_t>(2 * static_cast<unsigned>(m.format) + (m.is_file ? 1 : 0)));
+    w.u8(static_cast<std::uint8_t>(2 * static_cast<unsigned>(m.format) +
+                                   (m.is_file ? impl::sent_is_file : 0) +
+                                   (m.storage_data.empty() ? 0 : impl::sent_storage_data)));
+    if (!m.storage_data.empty()) w.string(m.storage_data);
     w.varint(m.unsupported.size());
     for (auto const& [fqn, t] : m.unsupported) {
         w.string(fqn);
@@ -214,8 +219,10 @@ inline metadata decode_metadata(std::span<const std::byte> b) {
     wire_reader r(b);
     if (r.u8() != impl::sent_version) wire_reader::fail("metadata of an unknown version");
     auto const kind = r.u8();
-    if (kind >> 1 > static_cast<unsigned>(checkpoint_format::torch_save))
+    auto const format = (kind & ~impl::sent_storage_data) >> 1;
+    if (format > static_cast<unsigned>(checkpoint_format::torch_save))
         wire_reader::fail("an unknown format");
+    auto storage_data = (kind & impl::sent_storage_data) != 0 ? r.string() : std::string();
     decltype(metadata::unsupported) unsupported;
     for (auto n = r.count(4); n-- > 0;) {
         auto& t = cairn::detail::place_for_key(unsupported, r.string());
@@ -228,8 +235,9 @@ inline metadata decode_metadata(std::span<const std::byte> b) {
     auto const content = r.raw(static_cast<std::size_t>(length));
     auto m = impl::content_decoder(content, impl::decode_heading(r.raw(r.left()))).run();
     m.unsupported = std::move(unsupported);
-    m.format = static_cast<checkpoint_format>(kind >> 1);
-    m.is_file = (kind & 1) != 0;
+    m.format = static_cast<checkpoint_format>(format);
+    m.is_file = (kind & impl::sent_is_file) != 0;
+    m.storage_data = std::move(storage_data);
     return m;
 }
 

@@ -9,6 +9,7 @@
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/tensor/box.hpp>
 
@@ -16,9 +17,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace cairn::detail {
@@ -29,7 +32,9 @@ class source_pieces {
 public:
     /// Reads the metadata.
     /// @throws error as `checkpoint_reader::read_metadata`
-    CAIRN_DECL source_pieces(const erased_store& store, checkpoint_id id);
+    /// @param dequantise  Set: quantised weights are what they stand for.
+    CAIRN_DECL source_pieces(const erased_store& store, checkpoint_id id,
+                             std::optional<dequantise_options> dequantise = {});
     source_pieces(source_pieces&&) = delete;
 
     const metadata& meta() const noexcept { return meta_; }
@@ -46,14 +51,18 @@ public:
     CAIRN_DECL std::vector<std::string> unverified() const;
 
 private:
+    using reader = std::variant<checkpoint_reader, dequantising_reader>;
+
+    std::unique_ptr<reader> new_reader() const;
     void read(const load_plan& plan, const read_target& target);
 
     erased_store store_;
     checkpoint_id id_;
+    std::optional<dequantise_options> dequantise_;
     metadata meta_{};
     storage_setup setup_{};
-    mutable std::mutex m_{};                                  ///< Protects the members below.
-    std::vector<std::unique_ptr<checkpoint_reader>> idle_{};  ///< Each reads one piece at a time.
+    mutable std::mutex m_{};                       ///< Protects the members below.
+    std::vector<std::unique_ptr<reader>> idle_{};  ///< Each reads one piece at a time.
     std::set<std::string> unverified_{};
 };
 

@@ -8,22 +8,37 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn::detail {
 
-CAIRN_DECL source_pieces::source_pieces(const erased_store& store, checkpoint_id id)
-    : store_(store), id_(std::move(id)) {
-    auto first =
-        std::make_unique<checkpoint_reader>(store_, torch_reader_options{.thread_count = 1});
-    first->reset(id_);
-    meta_ = first->read_metadata();
-    setup_.checked = std::make_shared<checked_payloads>();
-    first->set_up_reader(meta_, setup_);
+CAIRN_DECL source_pieces::source_pieces(const erased_store& store, checkpoint_id id,
+                                        std::optional<dequantise_options> dequantise)
+    : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
+    auto first = new_reader();
+    std::visit(
+        [&](auto& r) {
+            meta_ = r.read_metadata();
+            setup_.checked = std::make_shared<checked_payloads>();
+            r.set_up_reader(meta_, setup_);
+        },
+        *first);
     idle_.push_back(std::move(first));
+}
+
+CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {
+    torch_reader_options const one{.thread_count = 1};
+    auto made = dequantise_
+                    ? std::make_unique<reader>(std::in_place_type<dequantising_reader>, store_,
+                                               *dequantise_, one)
+                    : std::make_unique<reader>(std::in_place_type<checkpoint_reader>, store_, one);
+    std::visit([&](auto& r) { r.reset(id_); }, *made);
+    return made;
 }
 
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
@@ -44,25 +59,24 @@ CAIRN_DECL value source_pieces::read_value(const std::string& fqn) {
 }
 
 CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& target) {
-    std::unique_ptr<checkpoint_reader> reader;
+    std::unique_ptr<reader> mine;
     {
         std::lock_guard const lock(m_);
         if (!idle_.empty()) {
-            reader = std::move(idle_.back());
+            mine = std::move(idle_.back());
             idle_.pop_back();
         }
     }
-    if (!reader) {
-        reader =
-            std::make_unique<checkpoint_reader>(store_, torch_reader_options{.thread_count = 1});
-        reader->reset(id_);
-        reader->set_up_reader(meta_, setup_);
+    if (!mine) {
+        mine = new_reader();
+        std::visit([&](auto& r) { r.set_up_reader(meta_, setup_); }, *mine);
     }
-    auto const result = await_completion<read_result>(
-        [&](auto done) { reader->read_data(plan, target, std::move(done)); });
+    auto const result = await_completion<read_result>([&](auto done) {
+        std::visit([&](auto& r) { r.read_data(plan, target, std::move(done)); }, *mine);
+    });
     std::lock_guard const lock(m_);
     unverified_.insert(result.unverified.begin(), result.unverified.end());
-    idle_.push_back(std::move(reader));
+    idle_.push_back(std::move(mine));
 }
 
 CAIRN_DECL std::vector<std::string> source_pieces::unverified() const {
