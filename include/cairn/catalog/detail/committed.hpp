@@ -5,6 +5,7 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
@@ -54,6 +55,13 @@ CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity
 
 /// Whether a place has a name that a `checkpointer` gives: `step_N`.
 CAIRN_DECL bool is_step_name(std::string_view id);
+/// Whether a place has no objects but had some, or has a name that a `checkpointer` gives:
+/// otherwise it may belong to another program.
+template <ObjectStore Store>
+bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
+    if (!place.list().empty()) return false;
+    return had_objects || is_step_name(id);
+}
 
 /// Reads the record of a checkpoint, without the rest of its metadata.
 /// @return Nothing if it was not saved by a checkpointer, or if its sequence is one that no run

@@ -3,7 +3,6 @@
 #define CAIRN_CATALOG_DETAIL_PLACE_CONTENT_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/detail/leftovers.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
@@ -11,19 +10,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cairn::detail {
-
-/// Whether a place has no objects but had some, or has a name that a `checkpointer` gives:
-/// otherwise it may belong to another program.
-template <ObjectStore Store>
-bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
-    if (!place.list().empty()) return false;
-    return had_objects || is_step_name(id);
-}
 
 /// Removes what ended saves and removals have left in one place. Nothing is removed if there is a
 /// checkpoint whose metadata does not say which files it has.

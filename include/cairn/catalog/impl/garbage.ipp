@@ -4,6 +4,7 @@
 
 #include <cairn/catalog/garbage.hpp>
 
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/detail/failures.hpp>
