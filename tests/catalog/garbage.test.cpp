@@ -121,6 +121,7 @@ BOOST_AUTO_TEST_CASE(garbage_of_an_ended_export_is_removed) {
     leave(removed, p.intent, id_e);
     for (auto const& at : {unborn, p.dir / ".m.saving-something", p.dir / (".saving-" + id_a)})
         fs::create_directory(at);
+    fs::create_directory(unborn / "new");
     auto const before = p.names();
     auto const would = cairn::collect_garbage(p.dir.string(), true);
     BOOST_TEST((p.names() == before));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every state in which a crash can leave a save's files, as far as POSIX leaves it open.
 //
-//     crash_states [all|nodes|killed|planted|syncs|ext4] [--long] [--only SCENARIO] [--seeds N]
+//     crash_states [all|nodes|killed|exports|planted|syncs|ext4] [--long] [--only SCENARIO]
+//                  [--seeds N]
 //
 // all: the machine crashes at any point of a save, and again in the save that follows. nodes: one
 // host of a save crashes, and then the server. killed: a save is killed, and the machine crashes in
-// the next one. planted: each of a list of mistakes must be found.
+// the next one. exports: the machine crashes at any point of an export or a conversion.
+// planted: each of a list of mistakes must be found.
 // syncs: which sync of a save is needed. ext4: a real one, where this machine can cut one off.
-// `all`, `nodes` and `killed` end with `N states, M failures`.
+// `all`, `nodes`, `killed` and `exports` end with `N states, M failures`.
 #include "defects.hpp"
 #include "exploration.hpp"
+#include "exports.hpp"
 #include "real_ext4.hpp"
 #include "scenarios.hpp"
 
@@ -178,6 +181,51 @@ int crash_after_kill(const scenario& s, const options& o, counts& total) {
     return failures;
 }
 
+effort effort_of_exports(const options& o) {
+    return o.at_length ? effort() : effort{.all_up_to = 256, .samples = 60, .deviations = 1};
+}
+/// The machine crashes at any point of an export.
+int crash_exports(const options& o, counts& total) {
+    int failures = 0;
+    for (auto const& what : exporting::all()) {
+        if (!std::string_view(what.name).starts_with(o.only)) continue;
+        stopwatch const watch;
+        failures += failures_in(what.name, [&] {
+            auto const r = record(what);
+            export_exploration e(what, r, effort_of_exports(o), o.at_length ? 1'000'000 : 12);
+            e.run();
+            std::printf("%-24s %s (%.1f s)\n", what.name.c_str(), e.found().text().c_str(),
+                        watch.seconds());
+            std::fflush(stdout);
+            total += e.found();
+        });
+    }
+    return failures;
+}
+/// @return How many mistakes in exports are not found.
+int plant_in_exports(const options& o) {
+    int missed = 0;
+    for (auto const& d : export_defect::all()) {
+        if (!std::string_view(d.scenario).starts_with(o.only)) continue;
+        auto const what = exporting::named(d.scenario);
+        auto r = record(what);
+        auto const calls = r.all.size();
+        d.make(what, r.all);
+        std::string found;
+        try {
+            export_exploration(what, r, effort_of_exports(o), 1).run();
+        } catch (const wrong& w) {
+            found = w.what();
+        }
+        std::printf("%-55s %-12s %zu calls of %zu: %s\n", d.name.c_str(), what.name.c_str(),
+                    r.all.size(), calls,
+                    found.empty() ? "MISSED" : found.substr(0, found.find('\n')).c_str());
+        std::fflush(stdout);
+        missed += found.empty();
+    }
+    return missed;
+}
+
 /// Whether an enumeration of a recording finds something wrong, and what.
 std::string found_in(const recording& r, const options& o) {
     try {
@@ -207,6 +255,7 @@ int plant(const options& o) {
         std::fflush(stdout);
         missed += found.empty();
     }
+    missed += plant_in_exports(o);
     std::printf("%d planted mistakes missed\n", missed);
     return missed;
 }
@@ -255,7 +304,7 @@ int compare_with_ext4(const options& o) {
 
 int usage() {
     std::fprintf(stderr,
-                 "crash_states [all|nodes|killed|planted|syncs|ext4] [--long] "
+                 "crash_states [all|nodes|killed|exports|planted|syncs|ext4] [--long] "
                  "[--only SCENARIO] [--seeds N]\n");
     return 2;
 }
@@ -281,9 +330,9 @@ int main_of(int argc, char** argv) {
     if (o.mode == "syncs") return drop_syncs(o);
     if (o.mode == "ext4") return compare_with_ext4(o);
     counts total;
-    int failures = 0;
+    int failures = o.mode == "exports" ? crash_exports(o, total) : 0;
     for (auto const& s : scenario::all()) {
-        if (!std::string_view(s.name).starts_with(o.only)) continue;
+        if (o.mode == "exports" || !std::string_view(s.name).starts_with(o.only)) continue;
         failures += o.mode == "nodes"    ? crash_nodes(s, o, total)
                     : o.mode == "killed" ? crash_after_kill(s, o, total)
                                          : crash_all(s, o, total);

@@ -91,6 +91,11 @@ void disk::apply(const operation& o) {
         case rename:
             set_entry(o.new_directory, o.new_name, o.file);
             return set_entry(o.directory, o.name, -1);
+        case exchange: {
+            int const other = at(o.new_directory).entries.at(o.new_name).back().value;
+            set_entry(o.new_directory, o.new_name, o.file);
+            return set_entry(o.directory, o.name, other);
+        }
         case remove: return set_entry(o.directory, o.name, -1);
         case promise: return;
     }

@@ -27,7 +27,8 @@ struct image {
 ///
 /// After a crash, each of these is as it was when last synced or after any later change of it,
 /// independently of all others, as POSIX leaves it open: each page of a file, the size of a file,
-/// and each entry of a directory. A rename changes two entries. A file's sync covers its bytes and
+/// and each entry of a directory. A rename changes two entries, and
+/// so does an exchange. A file's sync covers its bytes and
 /// its size, not its name; a directory's sync covers its entries, not their files.
 class disk {
 public:

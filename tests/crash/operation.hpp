@@ -17,8 +17,9 @@ struct operation {
         resize,          ///< `file` has `at` bytes, unless it is longer and `grow_only`
         sync,            ///< `file`, which may be a directory
         rename,          ///< entry `name` of `directory` to `new_name` of `new_directory`
+        exchange,        ///< these two entries
         remove,          ///< entry `name` of `directory`
-        promise,         ///< no call: from here on, the last renamed `.metadata` must survive
+        promise,         ///< no call: from here on, what was committed last must survive
     };
     kind what;
     int host = 0;
@@ -37,10 +38,10 @@ struct operation {
     bool direct = false;        ///< Of `write`: past the page cache.
 
     std::string text() const {
-        static constexpr const char* names[] = {"mkdir", "create", "write",  "resize",
-                                                "sync",  "rename", "remove", "promise"};
+        static constexpr const char* names[] = {"mkdir",  "create",   "write",  "resize", "sync",
+                                                "rename", "exchange", "remove", "promise"};
         auto t = "host " + std::to_string(host) + ": " + names[static_cast<int>(what)] + " " + path;
-        if (what == kind::rename) t += " -> " + new_name;
+        if (what == kind::rename || what == kind::exchange) t += " -> " + new_name;
         if (what == kind::write)
             t += (direct ? " directly +" : " +") + std::to_string(bytes.size());
         return t;

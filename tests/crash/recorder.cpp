@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,7 @@ recorder::recorder(fs::path root) : root_(std::move(root)), beginning_(read_imag
     };
     calls.after = [this](const support::system_call& c) {
         using enum operation::kind;
+        std::lock_guard const lock(m_);
         auto const path = relative(c.path);
         operation o{sync};
         o.host = on_host::current();
@@ -64,17 +66,19 @@ recorder::recorder(fs::path root) : root_(std::move(root)), beginning_(read_imag
             o.file = numbers_[path] = next_++;
             return add(std::move(o));
         }
-        if (c.what == "rename") {
+        if (c.what == "rename" || c.what == "exchange") {
             auto const from = relative(c.from);
-            o.what = rename;
+            o.what = c.what == "rename" ? rename : exchange;
             o.file = numbers_.at(from);
             o.new_directory = o.directory;
             o.new_name = o.name;
             o.directory = number(above(from)).value();
             o.name = last_part(from);
             o.path = from;
-            numbers_.erase(from);
-            numbers_[path] = o.file;
+            auto moved = taken(from);
+            if (o.what == exchange)
+                for (auto& [rest, number] : taken(path)) numbers_[from + rest] = number;
+            for (auto& [rest, number] : moved) numbers_[path + rest] = number;
             return add(std::move(o));
         }
         if (c.what == "remove") {
@@ -122,6 +126,18 @@ void recorder::add(operation o) {
     if (after) after(all_.back());
 }
 
+/// The numbers of what has this path or begins with it, which it then no longer has.
+std::map<std::string, int> recorder::taken(const std::string& path) {
+    std::map<std::string, int> all;
+    std::erase_if(numbers_, [&](auto const& x) {
+        auto const& name = x.first;
+        bool const is_here =
+            name.starts_with(path) && (name.size() == path.size() || name[path.size()] == '/');
+        if (is_here) all.emplace(name.substr(path.size()), x.second);
+        return is_here;
+    });
+    return all;
+}
 std::optional<int> recorder::number(const std::string& path) const {
     auto const it = numbers_.find(path);
     if (it == numbers_.end()) return {};

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -25,7 +26,8 @@ private:
     int before_;
 };
 
-/// Records what this program does below a directory, as operations on a `disk`. One at a time.
+/// Records what this program does below a directory, as operations on a `disk`. One at a time;
+/// threads may make calls that commute at the same time.
 class recorder {
 public:
     /// @param root  Canonical. What is there is durable.
@@ -36,7 +38,7 @@ public:
     const image& beginning() const { return beginning_; }
     operations take() { return std::move(all_); }
     const operations& all() const { return all_; }
-    /// The last renamed `.metadata` is promised to survive.
+    /// What was committed last is promised to survive.
     void promise();
 
     /// Called before each call that changes something; false: it fails, without effect.
@@ -46,9 +48,11 @@ public:
 
 private:
     void add(operation o);
+    std::map<std::string, int> taken(const std::string& path);
     std::optional<int> number(const std::string& path) const;
     std::string relative(const std::string& path) const;
 
+    std::recursive_mutex m_{};  ///< Protects what follows, but for the first two.
     std::filesystem::path root_;
     image beginning_;
     operations all_{};

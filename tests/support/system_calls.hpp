@@ -19,6 +19,7 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -34,9 +35,9 @@ namespace support {
 /// One call, after it returned.
 struct system_call {
     std::string what;      ///< "create", "write", "reserve", "resize", "sync", "rename", "remove",
-                           ///< "mkdir", "rmdir", "start", "close"
+                           ///< "mkdir", "rmdir", "start", "close", "exchange" (of two names)
     std::string path;      ///< Of the file; where it goes, of a rename.
-    std::string from{};    ///< Of a rename.
+    std::string from{};    ///< Of a rename or an exchange.
     std::uint64_t at = 0;  ///< Of a write; the size, of the two that give a file its size.
     std::string_view bytes{};  ///< Of a write, valid in `after` only.
     bool direct = false;       ///< Of a write: past the page cache.
@@ -213,6 +214,7 @@ int __real_fsync(int);
 int __real_fdatasync(int);
 int __real_syncfs(int);
 int __real_rename(const char*, const char*);
+int __real_renameat2(int, const char*, int, const char*, unsigned);
 int __real_unlink(const char*);
 int __real_unlinkat(int, const char*, int);
 int __real_mkdir(const char*, mode_t);
@@ -395,6 +397,12 @@ CAIRN_WRAP_SYNC(fdatasync)
 int __wrap_rename(const char* from, const char* to) {
     return support::pass_call("rename", {"rename", to, from},
                               [&] { return __real_rename(from, to); });
+}
+/// With absolute paths.
+int __wrap_renameat2(int in, const char* from, int to_in, const char* to, unsigned flags) {
+    auto const* const what = (flags & RENAME_EXCHANGE) != 0 ? "exchange" : "rename";
+    return support::pass_call(what, {what, to, from},
+                              [&] { return __real_renameat2(in, from, to_in, to, flags); });
 }
 int __wrap_unlink(const char* path) {
     return support::pass_call("remove", {"remove", path}, [&] { return __real_unlink(path); });

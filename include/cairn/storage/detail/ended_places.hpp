@@ -38,7 +38,8 @@ struct found_place {
     std::optional<found_intent> intent{};  ///< Of its save.
 };
 
-/// Returns the working places within a place.
+/// Returns the working places within a place. Those that are being removed come first: a crash may
+/// leave one under both of its names.
 inline std::vector<found_place> working_places(erased_store& in) {
     constexpr std::string_view saving = ".saving-";
     std::vector<found_place> all;
@@ -55,6 +56,7 @@ inline std::vector<found_place> working_places(erased_store& in) {
         p.name = std::move(name);
         all.push_back(std::move(p));
     }
+    std::stable_partition(all.begin(), all.end(), [](const found_place& p) { return p.over; });
     return all;
 }
 
@@ -80,7 +82,9 @@ inline void judge(erased_store& in, found_place& p, std::int64_t now) {
         return;
     }
     if (!there.empty() || now == 0) return;
-    // It was made just now, or by a save that was killed before its intent was there.
+    // It was made just now, or by a save that was killed before its intent was there, or it was
+    // being removed when the machine crashed.
+    place.remove_place(std::string(fresh_name));
     in.remove_place(p.name);
     if (in.kind_of(p.name) != name_kind::place || !written.empty()) return;
     { storage_clock<erased_store> const removes_old_temporaries(place); }
