@@ -2,13 +2,17 @@
 #ifndef CAIRN_TOOLS_BESIDE_HPP
 #define CAIRN_TOOLS_BESIDE_HPP
 
+#include "json.hpp"
+
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,10 +23,14 @@ namespace tool {
 /// Megatron's `common.pt`.
 class beside {
 public:
-    /// @param checkpoint  A directory, or `__R.metadata` of one rank within it.
-    beside(const std::filesystem::path& checkpoint, const cairn::metadata& m)
-        : place_(is_directory(checkpoint) ? checkpoint : checkpoint.parent_path()) {
+    /// @param checkpoint   A directory, or `__R.metadata` of one rank within it.
+    /// @param dequantised  They are copied for weights that are no longer quantised, and do not say
+    ///                     that these are.
+    beside(const std::filesystem::path& checkpoint, const cairn::metadata& m, bool dequantised)
+        : place_(is_directory(checkpoint) ? checkpoint : checkpoint.parent_path()),
+          dequantised_(dequantised) {
         if (m.is_file) return;
+        if (dequantised_) mine_.insert("hf_quant_config.json");
         for_each_file(m);
         if (!is_directory(checkpoint)) mine_.insert(checkpoint.filename().string());
         find({});
@@ -38,7 +46,16 @@ public:
             fs::create_directories(to.parent_path());
             fs::path const fresh = to.native() + ".cairn-copy";
             try {
-                fs::copy_file(place_ / name, fresh, fs::copy_options::overwrite_existing);
+                if (changes(name)) {
+                    auto const bytes = content(name);
+                    std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
+                    file.exceptions(std::ios::badbit | std::ios::failbit);
+                    file.write(reinterpret_cast<const char*>(bytes.data()),
+                               static_cast<std::streamsize>(bytes.size()));
+                    file.close();
+                } else {
+                    fs::copy_file(place_ / name, fresh, fs::copy_options::overwrite_existing);
+                }
                 rename(fresh, to);
             } catch (...) {
                 std::error_code ignored;
@@ -48,9 +65,13 @@ public:
             made_.push_back(to);
         }
     }
-    std::vector<std::byte> content(const std::string& name) const {
+    cairn::byte_vector content(const std::string& name) const {
         cairn::file_store place(place_.string());
-        return cairn::read_whole(place, name);
+        auto bytes = cairn::read_whole(place, name);
+        if (!changes(name)) return bytes;
+        auto const text = without_member(bytes, "quantization_config");
+        auto const all = std::as_bytes(std::span(text));
+        return {all.begin(), all.end()};
     }
     /// Removes the copies again.
     void remove_copies() noexcept {
@@ -63,6 +84,7 @@ public:
     const std::vector<std::string>& not_copied() const { return not_copied_; }
 
 private:
+    bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
     void for_each_file(const cairn::metadata& m) {
         for (auto const& [fqn, entry] : m.entries) {
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
@@ -107,6 +129,7 @@ private:
     }
 
     std::filesystem::path place_;
+    bool dequantised_;
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{};
     std::vector<std::filesystem::path> made_{};

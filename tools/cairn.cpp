@@ -97,6 +97,15 @@ int main(int argc, char** argv) {
                       "leave out what safetensors does not have");
     convert->add_option("--max-file-size", conversion.max_file_size,
                         "bytes of elements in a file of safetensors (default 5 GB)");
+    auto* const dequantise =
+        convert->add_flag("--dequantise", conversion.dequantise,
+                          "quantised weights become the numbers that they stand for");
+    convert
+        ->add_option("--block", conversion.block,
+                     "rows,columns of FP8 weights that share a scale, if config.json does not say")
+        ->delimiter(',')
+        ->expected(2)
+        ->needs(dequantise);
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");

@@ -179,6 +179,8 @@ struct conversion {
     int ranks = 1, dim = 0;
     std::vector<std::string> only{}, skip{};  ///< Patterns of names.
     std::string dtype{};                      ///< Of all floating-point tensors; empty: their own.
+    bool dequantise = false;
+    std::vector<std::int64_t> block{};  ///< Of FP8 weights; empty: by their configuration.
     bool dry_run = false;
     std::string format{};  ///< Of the target: dcp, safetensors or torch; empty: by its name.
     bool skip_values = false;

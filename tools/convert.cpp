@@ -41,11 +41,23 @@ cairn::convert_options options_of(const conversion& c) {
                                {.expected = "--dtype: a floating-point dtype, as bfloat16",
                                 .found = "'" + c.dtype + "'"});
     }
+    if (c.dequantise) {
+        o.dequantise = cairn::dequantise_options{};
+        if (!c.block.empty()) o.dequantise->block = c.block;
+    }
     if (!c.only.empty() || !c.skip.empty())
         o.wants = [&c](std::string_view fqn) {
             return (c.only.empty() || matches(fqn, c.only)) && !matches(fqn, c.skip);
         };
     return o;
+}
+
+/// The metadata of the tensors that are converted.
+cairn::metadata source_of(const conversion& c, const cairn::convert_options& o) {
+    if (!o.dequantise) return read_metadata(c.from);
+    cairn::dequantising_reader reader(cairn::file_store(), *o.dequantise);
+    reader.reset(c.from);
+    return reader.read_metadata();
 }
 
 /// Says what would be written.
@@ -129,13 +141,13 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options, besi
 }  // namespace
 
 int convert(const conversion& c) {
-    auto const m = read_metadata(c.from);
     auto const options = options_of(c);
+    auto const m = source_of(c, options);
     if (c.dry_run) {
         describe(m, options);
         return fine;
     }
-    beside others(c.from, m);
+    beside others(c.from, m, c.dequantise);
     auto const to = target_of(c);
     auto const found = to == target::dcp ? to_dcp(c, options, others)
                        : to == target::safetensors
@@ -156,7 +168,7 @@ int convert(const conversion& c) {
     }
     for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn)
-                  << "' was not copied: this version does not know dtype "
+                  << "' was not copied, because this version does not read it: "
                   << cairn::terminal_text(m.unsupported.at(fqn).type) << '\n';
     for (auto const& name : m.unknown_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";

@@ -2,6 +2,7 @@
 #ifndef CAIRN_TOOLS_JSON_HPP
 #define CAIRN_TOOLS_JSON_HPP
 
+#include <cairn/format/json.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/printable.hpp>
 #include <cairn/tensor/index_vector.hpp>
@@ -9,7 +10,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tool {
 
@@ -88,6 +93,33 @@ inline std::string json(const cairn::value& v) {
     std::string s;
     append_json(s, v);
     return s;
+}
+
+/// Returns a JSON text without a member of its outermost object.
+inline std::string without_member(std::span<const std::byte> json, std::string_view member) {
+    using kind = cairn::format::json::event::type;
+    std::string out;
+    std::vector<bool> in_object;
+    bool first = true;
+    cairn::format::json::read(json, [&](cairn::format::json::path at, const auto& e) {
+        if (!at.empty() && at[0] == member) return;
+        bool const ends = e.kind == kind::object_end || e.kind == kind::array_end;
+        if (ends) in_object.pop_back();
+        if (!ends && !first) out += ',';
+        if (ends || !in_object.empty()) out += '\n' + std::string(2 * in_object.size(), ' ');
+        if (!ends && !in_object.empty() && in_object.back()) out += json_string(at.back()) + ": ";
+        first = e.kind == kind::object || e.kind == kind::array;
+        switch (e.kind) {
+            case kind::object: out += '{'; break;
+            case kind::array: out += '['; break;
+            case kind::object_end: out += '}'; break;
+            case kind::array_end: out += ']'; break;
+            case kind::text: out += json_string(e.text); break;
+            default: out += e.text;
+        }
+        if (first) in_object.push_back(e.kind == kind::object);
+    });
+    return out + '\n';
 }
 
 }  // namespace tool

@@ -3,8 +3,10 @@
 
 Usage: other_formats.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
 """
+import hashlib
 import json
 import pathlib
+import shutil
 import struct
 import sys
 import tempfile
@@ -100,11 +102,43 @@ def conversions(tmp):
           b"--dtype" in r.stderr and not (tmp / "never").exists(), said(r))
 
 
+def dequantised(tmp):
+    source, to = tmp / "quantised", tmp / "dequantised"
+    shutil.copytree(GOLDEN / "formats/hf/quantised_blocks", source)
+    config = {"hidden_size": 7, "names": ["a", "\u00fc\"", {"x": None}], "rate": -1.5e-3,
+              "empty": [{}, []],
+              "quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 4]},
+              "tie": True}
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "hf_quant_config.json").write_text("{}")
+    r = cairn("convert", source, to, "--dequantise", "--dtype", "bfloat16", "--to", "safetensors")
+    check("convert: quantised weights on request", r.returncode == 0 and
+          b"q.weight  bfloat16 [10, 7]" in cairn("ls", to).stdout and
+          b"q.weight_scale_inv" not in cairn("ls", to).stdout, said(r))
+    del config["quantization_config"]
+    for place in to, tmp / "dequantised as dcp":
+        if not place.exists(): r = cairn("convert", source, place, "--dequantise")
+        check(f"convert: the configuration then says nothing of it ({place.name})",
+              json.loads((place / "config.json").read_text()) == config and
+              not (place / "hf_quant_config.json").exists(), said(r))
+    weight = cairn("cat", tmp / "dequantised as dcp", "q.weight", "--raw").stdout
+    check("convert: they are the expected numbers", hashlib.sha256(weight).hexdigest() ==
+          "8e910ace1575730acaffdb94dcdf3168928a3e3cd9c06d6f5ba902daffb591c1", weight[:16])
+    (source / "config.json").write_text("{}")
+    r = cairn("convert", source, tmp / "no block", "--dequantise")
+    check("convert: a weight whose blocks nobody tells is named", r.returncode == 1 and
+          b"'q.weight'" in r.stderr and b"no block size" in r.stderr, said(r))
+    r = cairn("convert", source, tmp / "block", "--dequantise", "--block", "4,4")
+    check("convert: an option tells them", r.returncode == 0 and
+          cairn("diff", tmp / "block", tmp / "dequantised as dcp").returncode == 0, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
         verifications(pathlib.Path(d))
         conversions(pathlib.Path(d))
+        dequantised(pathlib.Path(d))
     sys.exit(end())
 
 

@@ -17,7 +17,7 @@ namespace cairn::format::json {
 /// A part of a JSON text.
 struct event {
     enum class type { object, object_end, array, array_end, text, number, constant } kind;
-    std::string_view text{};  ///< Of a text; of a number, as it is written.
+    std::string_view text{};  ///< Of a text; of a number or constant, as it is written.
     /// Of a number; nothing if it is negative, fractional or too large.
     std::optional<std::uint64_t> number{};
 };

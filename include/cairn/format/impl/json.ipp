@@ -121,7 +121,7 @@ private:
     void constant(const char* word) {
         for (auto const* c = word; *c != 0; ++c)
             if (!takes(*c)) refuse("no value");
-        tell({kind::constant});
+        tell({kind::constant, word});
     }
 
     static bool is_digit(int c) { return c >= '0' && c <= '9'; }
