@@ -9,7 +9,9 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -149,6 +151,21 @@ int main(int argc, char** argv) {
         write_bytes("damage", std::string("torch_") + name, fuzz::pack(crafted_by_torch(name)));
     write_bytes("damage", "cairn", fuzz::pack(of_cairn(true)));
     write_bytes("catalog", "root", fuzz::pack(root(crafted_by_torch("A_min"))));
+
+    auto const format = [&](const std::string& name, const fs::path& files) {
+        auto c = of_directory(files);
+        c.files.erase("expected.json");
+        constexpr std::string_view config =
+            R"({"quantization_config":{"quant_method":"fp8","weight_block_size":[4,4]}})";
+        auto const said = std::as_bytes(std::span(config));
+        if (name == "safetensors") c.files["config.json"].assign(said.begin(), said.end());
+        write_bytes("formats", name, fuzz::pack(c));
+    };
+    format("safetensors", golden / "formats/hf/quantised_blocks");
+    format("shards", golden / "formats/hf/dcp_sharded_3_ranks");
+    for (auto const* name : {"zip_kinds", "legacy_kinds"})
+        format(name, golden / "formats/pt" / name);
+    write_bytes("formats", "cairn", fuzz::pack(of_cairn(true)));
 
     // What once crashed, or took more memory than there is.
     write("bad_strides", with(small(), [](auto& m) {

@@ -8,6 +8,7 @@
 #include "damage.hpp"
 #include "edit.hpp"
 #include "files.hpp"
+#include "formats.hpp"
 #include "group.hpp"
 #include "items.hpp"
 #include "ranks.hpp"
@@ -63,6 +64,7 @@ inline constexpr target targets[] = {
     {"report", report, change_report},
     {"checkpoint", checkpoint, edited, nullptr, large, 40},
     {"damage", damaged_checkpoint, change_damage, nullptr, large, 40},
+    {"formats", formats, change_formats, seal_formats, large, 100},
     {"catalog", catalog, change_catalog, nullptr, large, 100},
 };
 
