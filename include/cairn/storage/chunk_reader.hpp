@@ -37,7 +37,8 @@ struct item_finder {
     /// tensor and of the chunk. Reads little of the file. Chunks with one offset in the metadata
     /// are found and read by one thread, and bytes that they share once; a location of length 0
     /// says only the file, and its chunk is read alone. Empty: the chunk's location in the metadata
-    /// is that of its elements, in row-major order, without a checksum.
+    /// is that of its elements, in row-major order; its `payload_crc`, unless that is 0, is
+    /// compared as @ref payload::parts_unchecked says.
     std::function<payload(open_file&, const std::string& fqn, const tensor_metadata&,
                           std::size_t chunk)>
         find_chunk{};

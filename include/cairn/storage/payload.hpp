@@ -27,6 +27,10 @@ struct payload {
     /// CRC-32 of all bytes. Without `block_crcs` one thread reads all of them, whatever is wanted;
     /// with them it only tells equal chunks (@ref ChecksumReader).
     std::optional<std::uint32_t> crc{};
+    /// `crc` is compared only where all bytes are wanted, by any number of threads; parts are read
+    /// alone, and reported as unverified. Who reads all of it piece by piece, like a conversion,
+    /// compares it with the first piece.
+    bool parts_unchecked = false;
     std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: only those needed are read.
     bool big_endian = false;
     /// The bytes, if they were read to find them, or decoded; otherwise empty. Decoded ones have

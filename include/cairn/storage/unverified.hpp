@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_UNVERIFIED_HPP
 #define CAIRN_STORAGE_UNVERIFIED_HPP
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/printable.hpp>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ public:
         std::lock_guard const lock(m_);
         lines_.clear();
         items_.clear();
+        parts_.clear();
         unread_.clear();
     }
     /// Adds a line about the whole checkpoint, unless it was added before.
@@ -41,6 +43,11 @@ public:
         std::lock_guard const lock(m_);
         ++items_[described_file];
     }
+    /// Adds an item of which only parts are read, for which there is no checksum.
+    void note_part(const std::string& described_file) {
+        std::lock_guard const lock(m_);
+        ++parts_[described_file];
+    }
     /// Returns one line for each kind.
     std::vector<std::string> lines() const {
         std::lock_guard const lock(m_);
@@ -48,6 +55,9 @@ public:
         for (auto const& [file, n] : items_)
             out.push_back("'" + terminal_text(file) + "': " + std::to_string(n) +
                           (n == 1 ? " item was" : " items were") + " written without a checksum");
+        for (auto const& [file, n] : parts_)
+            out.push_back("'" + terminal_text(file) + "': parts of " + detail::counted(n, "item") +
+                          " were read without the checksum, which covers the whole");
         for (auto const& [fqn, why] : unread_)
             out.push_back("'" + terminal_text(fqn) + "': " + terminal_text(why));
         return out;
@@ -56,7 +66,7 @@ public:
 private:
     mutable std::mutex m_;
     std::vector<std::string> lines_;
-    std::map<std::string, std::size_t, std::less<>> items_;
+    std::map<std::string, std::size_t, std::less<>> items_, parts_;
     std::map<std::string, std::string> unread_;  ///< Why, by the name of the tensor or value.
 };
 

@@ -11,6 +11,22 @@ QUANTISED = "format/impl/quantised_elements.ipp"
 RECIPES = "format/impl/quantised_tensors.ipp"
 
 DEFECTS = [
+    Defect("checksums-of-exports-unused", FILES,
+           ".payload_crc = crc == crcs_.end() ? 0 : crc->second,",
+           ".payload_crc = PLANTED || crc == crcs_.end() ? 0 : crc->second,",
+           by="storage:safetensors_checksums", wrong="damage in an export is loaded in silence"),
+    Defect("slices-of-exports-unchecked", "storage/detail/read_payload.hpp",
+           "if (!all) return; crc = *all;", "if (!all || PLANTED) return; crc = *all;",
+           by="storage:safetensors_checksums",
+           wrong="damage in a tensor that several threads read is loaded in silence"),
+    Defect("rows-of-exports-read-all", "storage/detail/read_payload.hpp",
+           "if (leaves_unchecked_) crc_.reset();",
+           "if (leaves_unchecked_ && !PLANTED) crc_.reset();",
+           by="storage:safetensors_checksums", wrong="each rank reads the rows of all others"),
+    Defect("unchecked-parts-unsaid", "storage/impl/chunk_reader.ipp",
+           "if (reader.leaves_unchecked() && g.slice.index == 0)",
+           "if (!PLANTED && reader.leaves_unchecked() && g.slice.index == 0)",
+           by="storage:safetensors_checksums", wrong="a load seems to have compared everything"),
     Defect("json-of-any-depth", JSON,
            "if (depth_ == max_depth)", "if (depth_ == max_depth && !PLANTED)",
            by="format:safetensors", wrong="a few bytes take any amount of stack"),

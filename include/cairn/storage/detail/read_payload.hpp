@@ -4,6 +4,7 @@
 
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/detail/read_slabs.hpp>
+#include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/wanted_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
@@ -68,6 +69,7 @@ public:
         block_crcs_ = std::move(first.block_crcs);
         if (!block_crcs_.empty() || !file.was_checked(at_)) crc_ = first.crc;
         content_ = std::move(first.content);
+        bool const parts_unchecked = first.parts_unchecked;  // erased below
         for (auto& c : chunks_) {
             std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
         }
@@ -75,14 +77,22 @@ public:
         for (auto const& c : chunks_)
             for (auto const& part : c.parts)
                 wanted_bytes_ += static_cast<std::uint64_t>(part.from.volume()) * c.element();
+        by_slices_ = crc_ && parts_unchecked && !file.reads_pieces();
+        leaves_unchecked_ = by_slices_ && !wants_all();
+        if (leaves_unchecked_) crc_.reset();
     }
 
-    /// @param slice  The slice of the bytes to read. A payload that can only be read whole belongs
-    ///               to the first slice.
-    void run(payload_slice slice = {}) {
+    /// Whether there is a checksum that is not compared, because only parts are wanted.
+    bool leaves_unchecked() const noexcept { return leaves_unchecked_; }
+
+    /// @param slice   The slice of the bytes to read. A payload that can only be read whole belongs
+    ///                to the first slice.
+    /// @param shared  By all slices of a payload; may be null.
+    void run(payload_slice slice = {}, shared_windows* shared = nullptr) {
         bool const plain = std::all_of(chunks_.begin(), chunks_.end(),
                                        [](const wanted_chunk& c) { return c.is_plain(); });
-        bool const divisible = plain && !is_checked_as_a_whole();
+        if (by_slices_) shared_ = shared;
+        bool const divisible = plain && (!is_checked_as_a_whole() || shared_ != nullptr);
         if (divisible)
             slice_ = slice;
         else if (slice.index != 0)
@@ -99,6 +109,13 @@ private:
     static constexpr std::uint64_t unchecked_block = 16;
 
     bool is_checked_as_a_whole() const noexcept { return crc_ && block_crcs_.empty(); }
+
+    bool wants_all() {
+        auto const crc = std::exchange(crc_, std::nullopt);
+        auto const wanted = wanted_ranges();
+        crc_ = crc;
+        return wanted.size() == 1 && wanted[0].begin == 0 && wanted[0].end == length_;
+    }
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
         throw error(errc::checksum_mismatch,
@@ -182,6 +199,11 @@ private:
             }
         }
         if (!is_checked_as_a_whole()) return;
+        if (shared_ != nullptr) {
+            auto const all = shared_->add_crc(slice_.index, crc, last - first);
+            if (!all) return;
+            crc = *all;
+        }
         if (crc != *crc_) bad_checksum(0, length_);
         file_.note_checked(at_);
     }
@@ -397,6 +419,9 @@ private:
     std::uint64_t at_ = 0, length_ = 0;
     std::optional<std::uint32_t> crc_{};
     std::vector<std::uint32_t> block_crcs_{};
+    bool by_slices_ = false;  ///< `crc_` can be combined from those of slices.
+    bool leaves_unchecked_ = false;
+    shared_windows* shared_ = nullptr;
     byte_vector content_{};
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;

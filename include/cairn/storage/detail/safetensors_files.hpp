@@ -6,6 +6,7 @@
 #include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/safetensors/header.hpp>
+#include <cairn/format/safetensors/layout.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -61,7 +62,9 @@ public:
     metadata of_index(const std::string& index) {
         weight_map map;
         naming(index, [&] {
-            map = format::safetensors::weight_map(read_whole(place_, index, max_index));
+            auto const bytes = read_whole(place_, index, max_index);
+            map = format::safetensors::weight_map(bytes);
+            crcs_ = format::safetensors::decode_notes(bytes).crcs;
         });
         std::set<std::string> files;
         for (auto const& [fqn, file] : map)
@@ -205,10 +208,12 @@ private:
         auto chunk = known.chunks.add();
         std::copy(region.offsets.begin(), region.offsets.end(), chunk.offsets.begin());
         std::copy(t.shape.begin(), t.shape.end(), chunk.lengths.begin());
+        auto const crc = crcs_.find(t.name);
         // With a layout: any part of it can be read alone.
         chunk.at = {.offset = t.offset,
                     .length = t.length,
                     .payload_length = t.length,
+                    .payload_crc = crc == crcs_.end() ? 0 : crc->second,
                     .file = names_->add(file),
                     .has_layout = true};
     }
@@ -227,6 +232,8 @@ private:
     erased_store& place_;
     std::size_t threads_;
     metadata meta_{};
+    /// Of the elements of tensors, where cairn has written the index; 0: none.
+    std::map<std::string, std::uint32_t, std::less<>> crcs_{};
     chunk_list::names_ptr names_ = std::make_shared<file_names>();
     /// The file of each tensor that is whole; null: of a shard.
     std::map<std::string, const std::string*, std::less<>> whole_{};

@@ -347,6 +347,10 @@ struct chunk_reader::state {
         p.strides = row_major_strides(p.shape);
         p.offset = at.offset;
         p.length = at.length;
+        if (at.layout && at.layout->payload_crc != 0) {
+            p.crc = at.layout->payload_crc;
+            p.parts_unchecked = true;
+        }
         auto const bytes = static_cast<std::uint64_t>(p.shape.product()) * size_of(p.type);
         if (bytes == p.length && at.transforms.empty()) return p;
         throw error(at.transforms.empty() ? errc::corrupt : errc::unsupported,
@@ -406,8 +410,10 @@ struct chunk_reader::state {
             // Checked last, because it is a search.
             bool const usual = chunks.front().stored.length <= detail::usual_read_size ||
                                others_want.has(chunks.front().fqn);
-            detail::payload_reader(file, std::move(chunks), scratch, usual ? nullptr : &job.slabs)
-                .run(g.slice);
+            detail::payload_reader reader(file, std::move(chunks), scratch,
+                                          usual ? nullptr : &job.slabs);
+            if (reader.leaves_unchecked() && g.slice.index == 0) notes.note_part(file.described());
+            reader.run(g.slice, found.size() == 1 ? g.windows.get() : nullptr);
         }
         if (g.windows && !g.windows->complete_one()) return;
         for (std::size_t k = 0; k < g.items.size(); ++k)

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace cairn {
@@ -87,6 +88,18 @@ inline metadata read_safetensors_in(erased_store& place, safetensors_files files
     return files.of_files(all);
 }
 
+/// Whether each tensor has one, from an index of cairn's.
+inline bool has_checksums(const metadata& m) {
+    bool some = false;
+    for (auto const& [fqn, entry] : m.entries)
+        if (auto const* t = std::get_if<tensor_metadata>(&entry))
+            for (std::size_t i = 0; i < t->chunks.size(); ++i) {
+                if (t->chunks.row_of(i).payload_crc == 0) return false;
+                some = true;
+            }
+    return some;
+}
+
 }  // namespace detail
 
 CAIRN_DECL safetensors_reader::safetensors_reader(detail::erased_store store, int thread_count)
@@ -115,9 +128,10 @@ CAIRN_DECL metadata safetensors_reader::read_metadata() {
 CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     chunk_reader::reset(m.is_file ? detail::split_id(id_).place : id_);
     chunk_reader::set_up_reader(m, me);
-    notes().note(
-        "safetensors files: they have no checksums and no save id, so nothing tells whether they "
-        "belong together");
+    if (!detail::has_checksums(m))
+        notes().note(
+            "safetensors files: they have no checksums and no save id, so nothing tells whether "
+            "they belong together");
     detail::note_missing_elements(notes(), m);
 }
 
