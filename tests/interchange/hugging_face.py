@@ -17,14 +17,20 @@ try:
 except ImportError as e:
     print(f"skipped: {e}")
     sys.exit(77)
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 transformers.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)  # ranks are forked, without the threads of their parent
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "../support")]
 from checks import check, end, run
 
 CAIRN = pathlib.Path(sys.argv[1]).resolve() / "tools/cairn"
+RANKS = ((1, 0), (3, 0), (3, 1), (4, 0), (4, 1))  # numbers of ranks, and what is cut: rows, columns
 
 
 def same(a, b):
@@ -63,7 +69,7 @@ def models(tmp):
         for size, files in (("20KB", "sharded"), ("5GB", "one file")):
             source = tmp / f"{name} {files}"
             model.save_pretrained(source, max_shard_size=size)
-            for ranks, dim in ((1, 0), (3, 0), (4, 1)):
+            for ranks, dim in RANKS:
                 what = f"{name}, {files}, {ranks} ranks, dimension {dim}"
                 trained, export = tmp / f"{what}.dcp", tmp / f"{what}.hf"
                 cairn(f"{what}: converted", "convert", source, trained, "--ranks", ranks, "--dim",
@@ -73,6 +79,9 @@ def models(tmp):
                 check(f"{what}: the same tensors", same(stored(source), stored(export)))
             check(f"{name}, {files}: an index where there are shards",
                   (export / "model.safetensors.index.json").exists() == (size == "20KB"))
+            base = transformers.AutoModel.from_pretrained(export)
+            check(f"{name}, {files}: AutoModel",
+                  same(model.base_model.state_dict(), base.state_dict()))
             back = transformers.AutoModelForCausalLM.from_pretrained(export)
             check(f"{name}, {files}: from_pretrained", same(model.state_dict(), back.state_dict())
                   and torch.equal(expected, back(ids).logits))
@@ -84,33 +93,66 @@ def files(tmp):
              "uint8 bool complex64".split()}
     kinds.update(scalar=torch.tensor(1.5), empty=torch.empty(0, 3))
     safetensors.torch.save_file(kinds, tmp / "kinds.safetensors")
-    for ranks, dim in ((1, 0), (3, 0), (4, 1)):
-        export = tmp / f"kinds {ranks} {dim}.safetensors"
-        cairn(f"save_file, {ranks} ranks: converted", "convert", tmp / "kinds.safetensors", export,
-              "--ranks", ranks, "--dim", dim)
-        check(f"save_file, {ranks} ranks: load_file",
-              same(kinds, safetensors.torch.load_file(export)))
-    torch.save(kinds, tmp / "kinds.pt")
-    cairn("torch.save: converted", "convert", tmp / "kinds.pt", tmp / "of pt.safetensors")
-    check("torch.save: load_file",
-          same(kinds, safetensors.torch.load_file(tmp / "of pt.safetensors")))
+    torch.save(kinds, tmp / "zip.pt")
+    torch.save(kinds, tmp / "legacy.pt", _use_new_zipfile_serialization=False)
+    for name, file in (("save_file", "kinds.safetensors"), ("torch.save", "zip.pt"),
+                       ("torch.save, legacy", "legacy.pt")):
+        for ranks, dim in RANKS:
+            what = f"{name}, {ranks} ranks, dimension {dim}"
+            loaded, export = tmp / f"{what}.dcp", tmp / f"{what}.safetensors"
+            cairn(f"{what}: converted", "convert", tmp / file, loaded, "--ranks", ranks, "--dim",
+                  dim)
+            cairn(f"{what}: exported", "convert", loaded, export)
+            check(f"{what}: load_file", same(kinds, safetensors.torch.load_file(export)))
     cairn("save_file: to a file of torch.save", "convert", tmp / "kinds.safetensors",
           tmp / "back.pt", "--ranks", 3)
     check("save_file: torch.load", same(kinds, torch.load(tmp / "back.pt", weights_only=True)))
 
 
+def rank_of_dcp(rank, world, tmp, state):
+    """Saves rows, in a file for each rank and in files of whole tensors; loads columns."""
+    dist.init_process_group("gloo", rank=rank, world_size=world,
+                            store=dist.FileStore(str(tmp / "store"), world))
+    mesh = init_device_mesh("cpu", (world,))
+    rows = {k: distribute_tensor(v, mesh, [Shard(0)]) for k, v in state.items()}
+    for whole in (False, True):
+        dcp.save(rows, storage_writer=dcp.HuggingFaceStorageWriter(
+            str(tmp / f"theirs {whole}"), save_distributed=True, enable_consolidation=whole,
+            fqn_to_index_mapping={name: i + 1 for i, name in enumerate(state)}))
+    columns = {k: distribute_tensor(torch.zeros_like(v), mesh, [Shard(v.dim() - 1)])
+               for k, v in state.items()}
+    dcp.load(columns, storage_reader=dcp.HuggingFaceStorageReader(str(tmp / "ours")))
+    assert same(state, {k: v.full_tensor() for k, v in columns.items()})
+    dist.destroy_process_group()
+
+
 def of_dcp(tmp):
-    """PyTorch's own reader and writer of Hugging Face's format."""
+    """PyTorch's own reader and writer of Hugging Face's format, on one rank and on several."""
     state = {"a.weight": torch.randn(7, 5), "b.weight": torch.randn(3).to(torch.bfloat16)}
-    theirs, ours = tmp / "theirs", tmp / "ours"
+    mapping = {name: i + 1 for i, name in enumerate(state)}
     dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(
-        str(theirs), fqn_to_index_mapping={"a.weight": 1, "b.weight": 2}))
-    cairn("HuggingFaceStorageWriter: converted", "convert", theirs, ours, "--to", "safetensors",
-          "--ranks", 4)
-    check("HuggingFaceStorageWriter: the same tensors", same(state, stored(ours)))
+        str(tmp / "theirs"), fqn_to_index_mapping=mapping))
+    cairn("HuggingFaceStorageWriter: exported", "convert", tmp / "theirs", tmp / "ours", "--to",
+          "safetensors", "--ranks", 4)
     loaded = {k: torch.zeros_like(v) for k, v in state.items()}
-    dcp.load(loaded, storage_reader=dcp.HuggingFaceStorageReader(str(ours)))
+    dcp.load(loaded, storage_reader=dcp.HuggingFaceStorageReader(str(tmp / "ours")))
     check("HuggingFaceStorageReader: reads what cairn writes", same(state, loaded))
+    try:
+        mp.start_processes(rank_of_dcp, (2, tmp, state), nprocs=2, start_method="fork")
+        check("HuggingFaceStorageReader: two ranks read columns", True)
+    except Exception as e:
+        check("HuggingFaceStorageReader: two ranks read columns", False, e)
+    for theirs in ("theirs", "theirs False", "theirs True"):
+        for ranks, dim in RANKS:
+            what = f"HuggingFaceStorageWriter, {theirs}, {ranks} ranks, dimension {dim}"
+            loaded, export = tmp / f"{what}.dcp", tmp / f"{what}.hf"
+            code, said = run(CAIRN, "convert", tmp / theirs, loaded, "--ranks", ranks, "--dim", dim)
+            # PyTorch leaves the files of ranks beside what it made of them; they are named.
+            rest = [line for line in said.splitlines() if line.startswith("not copied: ")]
+            check(f"{what}: converted", code == bool(rest) and len(rest) ==
+                  len(list((tmp / theirs).glob("sharded/*"))), said)
+            cairn(f"{what}: exported", "convert", loaded, export, "--to", "safetensors")
+            check(f"{what}: the same tensors", same(state, stored(export)))
 
 
 def main():
