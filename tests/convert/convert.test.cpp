@@ -77,6 +77,21 @@ BOOST_AUTO_TEST_CASE(every_format_becomes_the_same_checkpoint_on_any_number_of_r
     }
 }
 
+BOOST_AUTO_TEST_CASE(what_has_no_checksum_is_said_once_for_each_file) {
+    support::scratch s;
+    auto const from = (golden / "formats/hf/transformers_sharded").string();
+    auto const r = cairn::convert(from, (s.dir / "m").string());
+    std::size_t items = 0, files = 0;
+    for (auto const& line : r.unverified) {
+        auto const at = line.find(": ");
+        if (line.find("written without a checksum") == line.npos) continue;
+        ++files;
+        items += std::stoul(line.substr(at + 2));
+    }
+    BOOST_TEST(items == all_of(from).tensors.size());
+    BOOST_TEST(r.unverified.size() == files + 1);  // and that nothing tells whether they fit
+}
+
 BOOST_AUTO_TEST_CASE(quantised_weights_become_what_they_stand_for_on_request) {
     support::scratch s;
     auto const from = (golden / "formats/hf/quantised_blocks").string();

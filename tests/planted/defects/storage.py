@@ -356,8 +356,8 @@ DEFECTS = [
            "if (!failure || PLANTED) return job->done(result());",
            by="storage load", wrong="a load succeeds although a file could not be read"),
     Defect("unchecked-items-not-told", CHUNKS,
-           "if (!p.has_checksum() && g.slice.index == 0) notes",
-           "if (!p.has_checksum() && g.slice.index == 0 && !PLANTED) notes",
+           "if (!p.has_checksum() && g.slice.index == 0 &&",
+           "if (!p.has_checksum() && g.slice.index == 0 && !PLANTED &&",
            by="load:unverified_content", wrong="load_report::unverified is silent"),
     Defect("part-of-a-file-forgotten", CHUNKS,
            "            job->parts.size(),\n",
@@ -438,4 +438,8 @@ DEFECTS = [
     Defect("recorded-sizes-sent-for-those-found", READER,
            "if (whole && file.has_index", "if ((whole || PLANTED) && file.has_index",
            by="storage:torch_metadata", wrong="other ranks take a lost file to be as it was"),
+    Defect("pieces-counted-as-items", CHUNKS,
+           "(!me.checked || me.checked->is_first(", "(PLANTED || !me.checked || "
+           "me.checked->is_first(",
+           by="convert", wrong="a conversion counts an item without a checksum for each piece"),
 ]

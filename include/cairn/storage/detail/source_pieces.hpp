@@ -18,7 +18,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -47,7 +46,7 @@ public:
                          std::span<std::byte> into);
     CAIRN_DECL value read_value(const std::string& fqn);
 
-    /// Returns what has been read without a checksum, one line each, in order.
+    /// Returns what has been read without a checksum, one line for each file.
     CAIRN_DECL std::vector<std::string> unverified() const;
 
 private:
@@ -63,7 +62,6 @@ private:
     storage_setup setup_{};
     mutable std::mutex m_{};                       ///< Protects the members below.
     std::vector<std::unique_ptr<reader>> idle_{};  ///< Each reads one piece at a time.
-    std::set<std::string> unverified_{};
 };
 
 }  // namespace cairn::detail

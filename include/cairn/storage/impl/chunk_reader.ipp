@@ -6,6 +6,7 @@
 #include <cairn/detail/parallel.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
@@ -88,8 +89,10 @@ struct chunk_reader::state {
     void reset(const checkpoint_id& id) {
         placed = id.empty() ? base : base.at(id);
         meta = nullptr;
-        notes.reset();
+        me = {};
+        own_notes.reset();
     }
+    unverified& notes() { return me.checked ? me.checked->notes : own_notes; }
     void set_up_reader(const metadata& m, const storage_setup& rank) {
         meta = &m;
         me = rank;
@@ -178,7 +181,7 @@ struct chunk_reader::state {
             });
     }
 
-    read_result result() const { return {notes.lines()}; }
+    read_result result() { return {notes().lines()}; }
 
     /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the
     /// same bytes, together, so that these are read once.
@@ -394,7 +397,9 @@ struct chunk_reader::state {
             auto const at = stored.of(i);
             if (!before || !is_same_chunk(*before, at)) {
                 auto p = find(file, i.fqn, *at.tensor, at.chunk);
-                if (!p.has_checksum() && g.slice.index == 0) notes.note_item(file.described());
+                if (!p.has_checksum() && g.slice.index == 0 &&
+                    (!me.checked || me.checked->is_first(file.described(), p.offset)))
+                    notes().note_item(file.described());
                 auto& known = last.try_emplace({p.offset, p.length}, found.size()).first->second;
                 if (known == found.size() || !detail::joins(found[known].front().stored, p)) {
                     known = found.size();
@@ -412,7 +417,8 @@ struct chunk_reader::state {
                                others_want.has(chunks.front().fqn);
             detail::payload_reader reader(file, std::move(chunks), scratch,
                                           usual ? nullptr : &job.slabs);
-            if (reader.leaves_unchecked() && g.slice.index == 0) notes.note_part(file.described());
+            if (reader.leaves_unchecked() && g.slice.index == 0)
+                notes().note_part(file.described());
             reader.run(g.slice, found.size() == 1 ? g.windows.get() : nullptr);
         }
         if (g.windows && !g.windows->complete_one()) return;
@@ -440,7 +446,7 @@ struct chunk_reader::state {
     int thread_count;
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::wanted_by_others others_want{};
-    unverified notes{};
+    unverified own_notes{};
     storage_setup me{};
     detail::job_pool jobs;  // last member: its threads end first
 };
@@ -462,7 +468,7 @@ CAIRN_DECL detail::erased_store& chunk_reader::place() noexcept {
     return s_->placed;
 }
 CAIRN_DECL unverified& chunk_reader::notes() noexcept {
-    return s_->notes;
+    return s_->notes();
 }
 CAIRN_DECL void chunk_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     s_->set_up_reader(m, me);

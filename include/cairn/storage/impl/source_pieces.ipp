@@ -71,17 +71,15 @@ CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& ta
         mine = new_reader();
         std::visit([&](auto& r) { r.set_up_reader(meta_, setup_); }, *mine);
     }
-    auto const result = await_completion<read_result>([&](auto done) {
+    (void)await_completion<read_result>([&](auto done) {
         std::visit([&](auto& r) { r.read_data(plan, target, std::move(done)); }, *mine);
     });
     std::lock_guard const lock(m_);
-    unverified_.insert(result.unverified.begin(), result.unverified.end());
     idle_.push_back(std::move(mine));
 }
 
 CAIRN_DECL std::vector<std::string> source_pieces::unverified() const {
-    std::lock_guard const lock(m_);
-    return {unverified_.begin(), unverified_.end()};
+    return setup_.checked->notes.lines();
 }
 
 }  // namespace cairn::detail

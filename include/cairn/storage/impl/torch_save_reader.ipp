@@ -53,9 +53,7 @@ CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int 
 CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int thread_count,
                                                 std::shared_ptr<detail::torch_save_parts> parts)
     : chunk_reader(std::move(store), detail::torch_save_finder(parts), thread_count),
-      parts_(std::move(parts)) {
-    parts_->notes = &notes();
-}
+      parts_(std::move(parts)) {}
 
 CAIRN_DECL void torch_save_reader::reset(const checkpoint_id& id) {
     auto const at = detail::split_id(id);
@@ -86,6 +84,7 @@ CAIRN_DECL metadata torch_save_reader::read_metadata() {
 CAIRN_DECL void torch_save_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     meta_ = &m;
     chunk_reader::set_up_reader(m, me);
+    parts_->notes = &notes();
     for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
 }
 CAIRN_DECL std::optional<chunk_checksum> torch_save_reader::checksum(const std::string& fqn,
