@@ -93,6 +93,7 @@ private:
                 mine_.insert(std::get<cairn::value_metadata>(entry).at.file);
         }
         for (auto const& [fqn, t] : m.unsupported) mine_.insert(t.files.begin(), t.files.end());
+        for (auto const& [name, size] : m.file_sizes) mine_.insert(name);
     }
     /// Whether cairn or PyTorch keeps a file of this name there, or an interrupted save may have
     /// left it: such a file is not content.

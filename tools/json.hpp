@@ -101,7 +101,7 @@ inline std::string without_member(std::span<const std::byte> json, std::string_v
     std::string out;
     std::vector<bool> in_object;
     bool first = true;
-    cairn::format::json::read(json, [&](cairn::format::json::path at, const auto& e) {
+    auto const keep = [&](cairn::format::json::path at, const cairn::format::json::event& e) {
         if (!at.empty() && at[0] == member) return;
         bool const ends = e.kind == kind::object_end || e.kind == kind::array_end;
         if (ends) in_object.pop_back();
@@ -118,7 +118,8 @@ inline std::string without_member(std::span<const std::byte> json, std::string_v
             default: out += e.text;
         }
         if (first) in_object.push_back(e.kind == kind::object);
-    });
+    };
+    cairn::format::json::read(json, keep, cairn::format::json::dialect::python);
     return out + '\n';
 }
 

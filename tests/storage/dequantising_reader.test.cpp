@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantised weights, read as what they stand for.
+#include "quantised_samples.hpp"
+
 #include "support/scratch.hpp"
 #include "support/sha256.hpp"
 #include "support/whole.hpp"
@@ -31,172 +33,10 @@ BOOST_AUTO_TEST_SUITE(dequantising_reader)
 
 namespace {
 
-using cairn::dtype;
-using cairn::index_vector;
-using cairn::oracle::pick;
+using namespace quantised_samples;
 
 const auto blocks_of_4 =
     (std::filesystem::path(CAIRN_GOLDEN) / "formats/hf/quantised_blocks").string();
-
-/// A checkpoint of a few stored tensors, and the dense weights that they stand for.
-struct sample {
-    support::whole stored{};
-    std::string name{};  ///< Of the weight.
-    index_vector shape{};
-    std::vector<float> weight{};
-    std::string config{};
-
-    void save(const cairn::memory_store& store) {
-        cairn::safetensors_writer_options o;
-        if (!config.empty())
-            o.add_files = [&](auto const& put) {
-                put("config.json", std::as_bytes(std::span(config)));
-            };
-        cairn::save(support::views(stored), "m", cairn::safetensors_writer(store, o));
-    }
-};
-support::whole::tensor random_bytes(std::mt19937& random, dtype type, const index_vector& shape) {
-    support::whole::tensor t{type, shape, {}};
-    t.bytes.resize(static_cast<std::size_t>(shape.product()) * cairn::size_of(type));
-    for (auto& b : t.bytes) b = static_cast<std::byte>(random());
-    return t;
-}
-support::whole::tensor random_floats(std::mt19937& random, const index_vector& shape) {
-    support::whole::tensor t{dtype::float32, shape, {}};
-    for (auto n = shape.product(); n-- > 0;) {
-        auto const v = std::ldexp(static_cast<float>(pick(random, 1, 1000)), -8);
-        auto const b = std::as_bytes(std::span(&v, 1));
-        t.bytes.insert(t.bytes.end(), b.begin(), b.end());
-    }
-    return t;
-}
-float float_at(const support::whole::tensor& t, std::int64_t i) {
-    float v = 0;
-    std::memcpy(&v, t.bytes.data() + 4 * i, sizeof v);
-    return v;
-}
-/// The value of an e4m3fn number, by its definition.
-float e4m3(std::byte b) {
-    auto const bits = std::to_integer<int>(b);
-    int const exponent = (bits >> 3) & 15, fraction = bits & 7;
-    if ((bits & 127) == 127) return std::nanf("");
-    auto const v = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
-                                 : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-    return (bits & 128) != 0 ? -v : v;
-}
-float e2m1(int bits) {
-    int const exponent = (bits >> 1) & 3, fraction = bits & 1;
-    auto const v = exponent == 0 ? .5F * static_cast<float>(fraction)
-                                 : std::ldexp(static_cast<float>(2 + fraction), exponent - 2);
-    return (bits & 8) != 0 ? -v : v;
-}
-/// Calls f(position, flat index) for each element.
-void each(const index_vector& shape,
-          const std::function<void(const index_vector&, std::size_t)>& f) {
-    index_vector at(shape.size(), 0);
-    for (std::int64_t i = 0; i < shape.product(); ++i) {
-        auto rest = i;
-        for (auto d = shape.size(); d-- > 0;) {
-            at[d] = rest % shape[d];
-            rest /= shape[d];
-        }
-        f(at, static_cast<std::size_t>(i));
-    }
-}
-std::int64_t flat(const index_vector& at, const index_vector& shape) {
-    std::int64_t i = 0;
-    for (std::size_t d = 0; d < shape.size(); ++d) i = i * shape[d] + at[d];
-    return i;
-}
-/// Where the scale of an element is.
-std::int64_t scale_of(const index_vector& at, const index_vector& block,
-                      const index_vector& scales) {
-    index_vector s;
-    for (std::size_t d = 0; d < at.size(); ++d) s.push_back(at[d] / block[d]);
-    return flat(s, scales);
-}
-index_vector scales_shape(const index_vector& shape, const index_vector& block) {
-    index_vector s;
-    for (std::size_t d = 0; d < shape.size(); ++d)
-        s.push_back((shape[d] + block[d] - 1) / block[d]);
-    return s;
-}
-
-sample fp8(std::mt19937& random) {
-    sample s;
-    s.name = "layer.weight";
-    for (auto n = pick(random, 2, 3); n-- > 0;) s.shape.push_back(pick(random, 1, 9));
-    index_vector block(s.shape.size(), 1);
-    auto const rank = s.shape.size();
-    index_vector of_scales;
-    switch (pick(random, 0, 3)) {
-        case 0: break;  // one for the tensor, without dimensions
-        case 1: block[rank - 1] = s.shape[rank - 1]; break;  // one for each row
-        default:
-            block[rank - 2] = pick(random, 1, 4);
-            block[rank - 1] = pick(random, 1, 4);
-            s.config =
-                R"({"a":[1],"quantization_config":{"quant_method":"fp8","weight_block_size":[)" +
-                std::to_string(block[rank - 2]) + "," + std::to_string(block[rank - 1]) + "]}}";
-    }
-    bool const one = s.config.empty() && block[rank - 1] == 1 && s.shape[rank - 1] != 1;
-    of_scales = one ? index_vector() : scales_shape(s.shape, block);
-    auto& elements = s.stored.tensors[s.name] = random_bytes(random, dtype::float8_e4m3fn, s.shape);
-    auto const& scales =
-        s.stored.tensors[s.name + (pick(random, 0, 1) == 0 ? "_scale_inv" : "_scale")] =
-            random_floats(random, of_scales);
-    s.weight.resize(elements.bytes.size());
-    each(s.shape, [&](const index_vector& at, std::size_t i) {
-        s.weight[i] =
-            e4m3(elements.bytes[i]) * float_at(scales, one ? 0 : scale_of(at, block, of_scales));
-    });
-    return s;
-}
-sample mxfp4(std::mt19937& random) {
-    sample s;
-    s.name = "experts.down_proj";
-    auto const bytes = pick(random, 1, 3);
-    for (auto n = pick(random, 0, 2); n-- > 0;) s.shape.push_back(pick(random, 1, 5));
-    auto grouped = s.shape;
-    grouped.push_back(pick(random, 1, 5));
-    auto const& scales = s.stored.tensors[s.name + "_scales"] =
-        random_bytes(random, dtype::uint8, grouped);
-    grouped.push_back(bytes);
-    auto const& blocks = s.stored.tensors[s.name + "_blocks"] =
-        random_bytes(random, dtype::uint8, grouped);
-    s.shape.push_back(grouped[grouped.size() - 2] * 2 * bytes);
-    s.config = R"({"quantization_config":{"quant_method":"mxfp4"}})";
-    s.weight.resize(2 * blocks.bytes.size());
-    for (std::size_t i = 0; i < s.weight.size(); ++i) {
-        auto const byte = std::to_integer<int>(blocks.bytes[i / 2]);
-        auto const e = std::to_integer<int>(scales.bytes[i / 2 / static_cast<std::size_t>(bytes)]);
-        auto const v = e2m1(i % 2 == 0 ? byte & 15 : byte >> 4);
-        s.weight[i] = e == 255 ? std::nanf("") : std::ldexp(v, e - 127);
-    }
-    return s;
-}
-sample nvfp4(std::mt19937& random) {
-    sample s;
-    s.name = "layer.weight";
-    bool const packed = pick(random, 0, 1) == 0;
-    s.config = packed ? R"({"quantization_config":{"quant_method":"compressed-tensors"}})" : "";
-    s.shape = {pick(random, 1, 4), 16 * pick(random, 1, 3)};
-    auto const& elements = s.stored.tensors[s.name + (packed ? "_packed" : "")] =
-        random_bytes(random, dtype::uint8, {s.shape[0], s.shape[1] / 2});
-    index_vector const of_scales{s.shape[0], s.shape[1] / 16};
-    auto const& scales = s.stored.tensors[s.name + "_scale"] =
-        random_bytes(random, dtype::float8_e4m3fn, of_scales);
-    auto const& all = s.stored.tensors[s.name + (packed ? "_global_scale" : "_scale_2")] =
-        random_floats(random, pick(random, 0, 1) == 0 ? index_vector{} : index_vector{1});
-    s.weight.resize(2 * elements.bytes.size());
-    for (std::size_t i = 0; i < s.weight.size(); ++i) {
-        auto const byte = std::to_integer<int>(elements.bytes[i / 2]);
-        auto const scale = e4m3(scales.bytes[i / 16]);
-        s.weight[i] = e2m1(i % 2 == 0 ? byte & 15 : byte >> 4) *
-                      (packed ? scale / float_at(all, 0) : scale * float_at(all, 0));
-    }
-    return s;
-}
 
 /// Bit-equal; NaN equal to NaN.
 bool same(float a, float b) {
@@ -348,17 +188,119 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_by_name_and_the_rest_is_read) 
     has(why(twice, {}, "a_blocks"), "is stored beside it");
 }
 
+BOOST_AUTO_TEST_CASE(a_tensor_has_one_part_in_one_weight) {
+    std::mt19937 random(9);
+    auto const u8 = [&](const index_vector& shape) {
+        return random_bytes(random, dtype::uint8, shape);
+    };
+    auto const shown_of = [&](support::whole w) {
+        cairn::memory_store store;
+        sample s;
+        s.stored = std::move(w);
+        s.save(store);
+        auto m = shown_by(reader_of(store));
+        auto all = support::room_for(m);
+        cairn::load(support::views(all), "m", reader_of(store));  // whatever it is, it can be read
+        return m;
+    };
+    support::whole scales_with_a_scale;
+    scales_with_a_scale.tensors["w_blocks"] = u8({2, 1, 1});
+    scales_with_a_scale.tensors["w_scales"] = u8({2, 1});
+    scales_with_a_scale.tensors["w_scales_scale_2"] = random_floats(random, {1});
+    BOOST_TEST(shown_of(scales_with_a_scale).tensor("w") != nullptr);
+    scales_with_a_scale.tensors["w_scales_scale"] =
+        random_bytes(random, dtype::float8_e4m3fn, {2, 1});
+    BOOST_TEST(shown_of(scales_with_a_scale).tensor("w") != nullptr);
+    support::whole two_forms;
+    two_forms.tensors["a_blocks"] = u8({2, 1, 1});
+    two_forms.tensors["a_scales"] = u8({2, 1});
+    two_forms.tensors["a_packed"] = u8({2, 8});
+    two_forms.tensors["a_scale"] = random_bytes(random, dtype::float8_e4m3fn, {2, 1});
+    two_forms.tensors["a_global_scale"] = random_floats(random, {1});
+    auto const m = shown_of(two_forms);
+    BOOST_TEST(m.tensor("a") != nullptr);
+    BOOST_TEST(m.unsupported.count("a_packed") == 1U);
+    support::whole plain;
+    plain.tensors["x_blocks"] = random_floats(random, {2});
+    plain.tensors["x_scales"] = random_floats(random, {2});
+    plain.tensors["y"] = random_floats(random, {2});
+    plain.tensors["y_scale_2"] = random_floats(random, {2});
+    BOOST_TEST(shown_of(plain).entries.size() == 4U);
+    support::whole codes;
+    codes.tensors["a.weight"] = random_bytes(random, dtype::int8, {2, 2});
+    codes.tensors["a.weight_scale"] = random_floats(random, {2, 1});
+    BOOST_TEST(shown_of(codes).unsupported.count("a.weight") == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(another_method_is_refused_and_a_broken_config_names_its_file) {
     std::mt19937 random(3);
     auto s = fp8(random);
     for (auto const& [config, expected] :
          {std::pair{R"({"quantization_config":{"quant_method":"gptq"}})", "'gptq'"},
+          std::pair{
+              R"({"quantization_config":{"quant_algo":"NVFP4_AWQ","quant_method":"modelopt"}})",
+              "'NVFP4_AWQ'"},
           std::pair{R"({"quantization_config":)", "config.json"}}) {
         cairn::memory_store store;
         s.config = config;
         s.save(store);
         auto const why = failure_of([&] { (void)shown_by(reader_of(store)); });
         BOOST_TEST(why.find(expected) != why.npos, why);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(numbers_that_only_python_writes_and_blocks_beyond_the_tensor_are_fine) {
+    cairn::memory_store store;
+    std::mt19937 random(6);
+    sample s;
+    s.stored.tensors["a"] = random_bytes(random, dtype::float8_e4m3fn, {2, 8, 8});
+    s.stored.tensors["a_scale"] = random_floats(random, {2, 1, 1});
+    s.config = R"({"limits":[0.0,Infinity,-Infinity,NaN],"quantization_config":
+                   {"quant_method":"fp8","weight_block_size":[4294967296,4294967296]}})";
+    s.save(store);
+    std::vector<float> x(128);
+    cairn::state_dict sd{{"a", cairn::tensor_view(dtype::float32, {2, 8, 8}, x.data())}};
+    cairn::load(sd, "m", reader_of(store));
+    auto const& w = s.stored.tensors;
+    BOOST_TEST(same(x[127], e4m3(w.at("a").bytes[127]) * float_at(w.at("a_scale"), 1)));
+}
+
+BOOST_AUTO_TEST_CASE(weights_are_rounded_to_the_dtype_whatever_the_state_has) {
+    cairn::memory_store store;
+    support::whole w;
+    w.tensors["a"] = {dtype::float8_e4m3fn, {1}, {std::byte{0x38}}};  // 1
+    w.tensors["a_scale"] = {dtype::float32, {1}, std::vector<std::byte>(4)};
+    float const scale = 1 + 1.0F / 1024;
+    std::memcpy(w.tensors["a_scale"].bytes.data(), &scale, sizeof scale);
+    cairn::save(support::views(w), "m", store);
+    std::vector<float> x(1);
+    cairn::state_dict sd{{"a", x}};
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    cairn::load(sd, "m", o, cairn::dequantising_reader(store, {.type = dtype::bfloat16}));
+    BOOST_TEST(x[0] == 1.0F);
+}
+
+BOOST_AUTO_TEST_CASE(columns_of_wide_groups_take_little_memory) {
+    cairn::memory_store store;
+    std::mt19937 random(8);
+    support::whole w;
+    index_vector const groups{64, 2, 1 << 17};
+    auto const blocks = w.tensors["a_blocks"] = random_bytes(random, dtype::uint8, groups);
+    auto const scales = w.tensors["a_scales"] = random_bytes(random, dtype::uint8, {64, 2});
+    cairn::save(support::views(w), "m", store);
+    cairn::box const border{{0, (1 << 18) - 1}, {64, 2}};  // the last of one group, and the first
+    std::vector<float> x(128);
+    cairn::state_dict sd{{"a", part_of({64, 1 << 19}, border, x)}};
+    cairn::load(sd, "m", reader_of(store));
+    auto const value = [&](std::size_t row, std::size_t group, std::size_t byte, bool high) {
+        auto const b = std::to_integer<int>(blocks.bytes[(2 * row + group) * (1 << 17) + byte]);
+        auto const e = std::to_integer<int>(scales.bytes[2 * row + group]);
+        return e == 255 ? std::nanf("") : std::ldexp(e2m1(high ? b >> 4 : b & 15), e - 127);
+    };
+    for (std::size_t row = 0; row < 64; ++row) {
+        BOOST_TEST(same(x[2 * row], value(row, 0, (1 << 17) - 1, true)));
+        BOOST_TEST(same(x[2 * row + 1], value(row, 1, 0, false)));
     }
 }
 

@@ -124,7 +124,11 @@ def dequantised(tmp):
     weight = cairn("cat", tmp / "dequantised as dcp", "q.weight", "--raw").stdout
     check("convert: they are the expected numbers", hashlib.sha256(weight).hexdigest() ==
           "8e910ace1575730acaffdb94dcdf3168928a3e3cd9c06d6f5ba902daffb591c1", weight[:16])
-    (source / "config.json").write_text("{}")
+    cairn("convert", source, tmp / "split", "--to", "safetensors", "--max-file-size", 40)
+    r = cairn("convert", tmp / "split", tmp / "whole", "--dequantise")
+    check("convert: a file with scales alone is a part of it", r.returncode == 0 and
+          len(list((tmp / "split").glob("*.safetensors"))) == 3, said(r))
+    (source / "config.json").write_text('{"limits": [Infinity, -Infinity, NaN]}')
     r = cairn("convert", source, tmp / "no block", "--dequantise")
     check("convert: a weight whose blocks nobody tells is named", r.returncode == 1 and
           b"'q.weight'" in r.stderr and b"no block size" in r.stderr, said(r))

@@ -30,12 +30,16 @@ using source = std::function<std::span<const std::byte>()>;
 
 inline constexpr std::size_t max_depth = 32;
 
-/// Reads one JSON text: UTF-8, without extensions of the standard. Strings are valid UTF-8, too.
-/// Memory: that of the keys of the path and of one string or number.
+/// Python's json writes and reads `NaN`, `Infinity` and `-Infinity`, which JSON does not have.
+enum class dialect : std::uint8_t { strict, python };
+
+/// Reads one JSON text: UTF-8, without other extensions of the standard. Strings are valid UTF-8,
+/// too. Memory: that of the keys of the path and of one string or number.
 /// @throws error errc::corrupt if it is not JSON, naming the byte; errc::unsupported for nesting
 /// deeper than `max_depth`; what the functions throw
-CAIRN_DECL void read(const source& from, const receiver& to);
-CAIRN_DECL void read(std::span<const std::byte> text, const receiver& to);
+CAIRN_DECL void read(const source& from, const receiver& to, dialect d = dialect::strict);
+CAIRN_DECL void read(std::span<const std::byte> text, const receiver& to,
+                     dialect d = dialect::strict);
 
 }  // namespace cairn::format::json
 

@@ -38,8 +38,9 @@ struct dequantise_options {
 /// tensor whose scales do not fit it cannot be loaded, although everything else can: @ref
 /// metadata::unsupported. Scales of activations stay what they are.
 ///
-/// Re-sharding reads the blocks that a rank wants. Memory: beside that of the other reader, 64 MiB.
-/// Checksums are those of the stored tensors.
+/// Re-sharding reads the blocks that a rank wants; of a tensor with one checksum, all of it once.
+/// Memory: beside that of the other reader, 36 MiB, and 2 MiB for each thread. Parts that ranks
+/// send to each other are held whole.
 ///
 /// One load at a time.
 class dequantising_reader {

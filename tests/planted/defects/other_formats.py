@@ -113,4 +113,12 @@ DEFECTS = [
     Defect("scales-that-do-not-fit", RECIPES,
            "if (!fits(block)) return {};", "if (!PLANTED && !fits(block)) return {};",
            by="storage:dequantising_reader", wrong="the size of blocks is guessed"),
+    Defect("part-of-two-weights", RECIPES,
+           "if (used_.count(*part) != 0)", "if (!PLANTED && used_.count(*part) != 0)",
+           by="storage:dequantising_reader",
+           wrong="scales with scales of their own end the process"),
+    Defect("codes-pass-for-weights", RECIPES,
+           "if (used_.count(name) == 0) integers(name);",
+           "if (!PLANTED && used_.count(name) == 0) integers(name);",
+           by="storage:dequantising_reader", wrong="int8 codes are loaded as weights"),
 ]

@@ -25,7 +25,8 @@ class text_reader {
     using kind = event::type;
 
 public:
-    text_reader(const source& from, const receiver& to) : from_(from), to_(to) {}
+    text_reader(const source& from, const receiver& to, dialect d)
+        : from_(from), to_(to), python_(d == dialect::python) {}
 
     void run() {
         value();
@@ -84,6 +85,8 @@ private:
             case 'f': return constant("false");
             case 'n': return constant("null");
             default:
+                if (python_ && c == 'N') return constant("NaN");
+                if (python_ && c == 'I') return constant("Infinity");
                 if (c != '-' && !is_digit(c)) refuse("no value");
                 auto const n = number();
                 return tell({kind::number, text_, n});
@@ -149,6 +152,11 @@ private:
         text_.clear();
         std::uint64_t n = 0;
         bool fits = !keeps('-');
+        if (python_ && !fits && peek() == 'I') {
+            for (char const c : std::string_view("Infinity"))
+                if (!keeps(c)) refuse("no value");
+            return {};
+        }
         if (!keeps('0')) digits(&n, &fits);
         if (keeps('.')) {
             fits = false;
@@ -231,6 +239,7 @@ private:
     std::size_t i_ = 0;     ///< In the piece.
     std::uint64_t at_ = 0;  ///< In the text.
     bool ended_ = false;
+    bool python_;
     std::vector<std::string> path_{};
     std::size_t depth_ = 0;
     std::string text_{};
@@ -238,11 +247,11 @@ private:
 
 }  // namespace impl
 
-CAIRN_DECL void read(const source& from, const receiver& to) {
-    impl::text_reader(from, to).run();
+CAIRN_DECL void read(const source& from, const receiver& to, dialect d) {
+    impl::text_reader(from, to, d).run();
 }
-CAIRN_DECL void read(std::span<const std::byte> text, const receiver& to) {
-    read([&] { return std::exchange(text, {}); }, to);
+CAIRN_DECL void read(std::span<const std::byte> text, const receiver& to, dialect d) {
+    read([&] { return std::exchange(text, {}); }, to, d);
 }
 
 }  // namespace cairn::format::json

@@ -26,6 +26,9 @@ inline bool is_float8(dtype t) {
     return t == dtype::float8_e4m3fn || t == dtype::float8_e5m2 || t == dtype::float8_e4m3fnuz ||
            t == dtype::float8_e5m2fnuz;
 }
+inline bool is_integer(dtype t) {
+    return info(t).kind == dtype_class::integer;
+}
 inline bool is_one(const index_vector& shape) {
     return std::all_of(shape.begin(), shape.end(), [](auto n) { return n == 1; });
 }
@@ -48,8 +51,8 @@ inline std::optional<index_vector> block_of(const index_vector& shape, const ind
     };
     if (said && n >= 2) {
         index_vector b(n, 1);
-        b[n - 2] = (*said)[0];
-        b[n - 1] = (*said)[1];
+        b[n - 2] = std::min((*said)[0], block[n - 2]);
+        b[n - 1] = std::min((*said)[1], block[n - 1]);
         if (fits(b)) return b;
     }
     // One for each row or column; others would need a guess.
@@ -66,9 +69,12 @@ public:
     recipes run() {
         std::vector<std::string> names;
         for (auto const& [name, entry] : m_.entries) names.push_back(name);
-        for (auto const& name : names) nibbles(name);
+        for (auto const& name : names)
+            if (used_.count(name) == 0) nibbles(name);
         for (auto const& name : names)
             if (used_.count(name) == 0) floats(name);
+        for (auto const& name : names)
+            if (used_.count(name) == 0) integers(name);
         for (auto const& [name, what] : refused_) refuse(name, what);
         return std::move(all_);
     }
@@ -85,7 +91,7 @@ private:
 
     void nibbles(const std::string& name) {
         auto const* const t = m_.tensor(name);
-        if (t == nullptr) return;
+        if (t == nullptr || !is_integer(t->type)) return;
         if (auto const base = without(name, "_blocks"); base && tensor(*base + "_scales"))
             return mxfp4(*base, *t);
         if (auto const base = without(name, "_packed"); base && tensor(*base + "_scale"))
@@ -144,9 +150,23 @@ private:
         add(name, std::move(r));
     }
 
+    /// Codes of a form that has no recipe: they must not pass for weights.
+    void integers(const std::string& name) {
+        auto const* const t = m_.tensor(name);
+        if (t == nullptr || !is_integer(t->type)) return;
+        if (said_.method.empty() && !name.ends_with("weight")) return;
+        for (auto const* end : {"_scale", "_scale_inv", "_scales", "_zero_point"})
+            if (tensor(name + end) && used_.count(name + end) == 0)
+                return note(name, std::string(name_of(t->type)) + " with '" + name + end +
+                                      "', which is no form of quantised weights that is known");
+    }
+
     void add(const std::string& name, recipe r) {
-        if (name != r.elements && m_.entries.count(name) != 0)
+        if ((name != r.elements && m_.entries.count(name) != 0) || all_.count(name) != 0)
             return note(r.elements, "quantised, and '" + name + "' is stored beside it");
+        for (auto const* part : {&r.scales, &r.scale})
+            if (used_.count(*part) != 0)
+                return note(r.elements, "quantised, and '" + *part + "' is a part of another one");
         auto const* const t = tensor(r.elements);
         if (!is_possible(shape_of(r, t->shape)))
             return note(r.elements, "more elements than exist");
@@ -155,7 +175,8 @@ private:
             if (!region.empty() && region_of(r, region, t->shape).empty())
                 return note(r.elements, "4 bits a weight, in shards that cut through groups");
         }
-        used_.insert({r.elements, r.scales, r.scale});
+        used_.insert({r.elements, r.scales});
+        if (!r.scale.empty()) used_.insert(r.scale);
         all_.emplace(name, std::move(r));
     }
     void note(const std::string& name, std::string what) {
@@ -183,15 +204,17 @@ private:
 CAIRN_DECL config read_config(std::span<const std::byte> text) {
     config c;
     std::vector<std::uint64_t> block;
-    json::read(text, [&](json::path at, const json::event& e) {
+    auto const take = [&](json::path at, const json::event& e) {
         using kind = json::event::type;
         if (at.size() < 2 || (at[0] != "quantization_config" && at[0] != "quantization")) return;
-        if (at.size() == 2 && (at[1] == "quant_method" || at[1] == "quant_algo") &&
-            e.kind == kind::text)
-            c.method = std::string(e.text);
+        if (at.size() == 2 && e.kind == kind::text) {
+            if (at[1] == "quant_method") c.method = std::string(e.text);
+            if (at[1] == "quant_algo") c.algorithm = std::string(e.text);
+        }
         if (at.size() == 3 && at[1] == "weight_block_size" && e.kind == kind::number)
             block.push_back(e.number.value_or(0));
-    });
+    };
+    json::read(text, take, json::dialect::python);
     if (block.size() == 2 && std::all_of(block.begin(), block.end(),
                                          [](auto n) { return n > 0 && n <= impl::longest_block; }))
         c.block = {static_cast<std::int64_t>(block[0]), static_cast<std::int64_t>(block[1])};
@@ -199,13 +222,18 @@ CAIRN_DECL config read_config(std::span<const std::byte> text) {
 }
 
 CAIRN_DECL recipes find(metadata& m, const config& said) {
-    static constexpr std::array<std::string_view, 8> known{
-        "", "fp8", "fbgemm_fp8", "mxfp4", "modelopt", "compressed-tensors", "FP8", "NVFP4"};
-    if (std::find(known.begin(), known.end(), said.method) == known.end())
+    static constexpr std::array<std::string_view, 6> methods{
+        "", "fp8", "fbgemm_fp8", "mxfp4", "modelopt", "compressed-tensors"};
+    static constexpr std::array<std::string_view, 3> algorithms{"", "FP8", "NVFP4"};
+    auto const check = [](const auto& known, const std::string& name) {
+        if (std::find(known.begin(), known.end(), name) != known.end()) return;
         throw error(errc::unsupported,
                     {.expected = "weights quantised as FP8, MXFP4 or NVFP4",
-                     .found = "'" + said.method + "', by the configuration beside them",
+                     .found = "'" + name + "', by the configuration beside them",
                      .remedy = "load them without dequantising: the stored tensors as they are"});
+    };
+    check(methods, said.method);
+    check(algorithms, said.algorithm);
     return impl::finder(m, said).run();
 }
 

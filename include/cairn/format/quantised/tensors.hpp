@@ -37,6 +37,7 @@ struct recipe {
 /// What the files beside the weights say.
 struct config {
     std::string method{};                 ///< E.g. `fp8`; empty if nothing is said.
+    std::string algorithm{};              ///< ModelOpt's, e.g. `NVFP4`.
     std::optional<index_vector> block{};  ///< Of the last two dimensions.
 };
 /// Reads Hugging Face's `config.json`, or ModelOpt's `hf_quant_config.json`.
@@ -52,10 +53,10 @@ using recipes = std::map<std::string, recipe, std::less<>>;
 /// - NVFP4: `N` of bytes, with `N_scale` and `N_scale_2` (ModelOpt), or `N_packed` with `N_scale`
 ///   and `N_global_scale` (compressed-tensors), which become `N`.
 ///
-/// A tensor that is quantised but whose scales do not fit it moves from `m.entries` to
-/// `m.unsupported`, so that nobody takes its elements for weights.
+/// A tensor that is quantised in another way, or whose scales do not fit it, moves from `m.entries`
+/// to `m.unsupported`, so that nobody takes its elements for weights.
 /// @param said  `block`: of FP8.
-/// @throws error errc::unsupported for another method, naming it
+/// @throws error errc::unsupported for another method or algorithm, naming it
 CAIRN_DECL recipes find(metadata& m, const config& said);
 
 /// Returns the shape of the tensor that a recipe makes of stored elements.

@@ -33,10 +33,12 @@ CAIRN_DECL std::vector<read_item> stored_items_of(const quantised_metadata& m,
 /// The thread that reads the last stored part of a piece computes it.
 class dequantised_reads {
 public:
-    /// @param plan, target  Valid until `done` is called, as are `m` and `reader`.
+    /// @param reader         For what is stored as it is.
+    /// @param pieces_reader  For quantised tensors.
+    /// @param plan, target   Valid until `done` is called, as are `m` and the readers.
     CAIRN_DECL dequantised_reads(const quantised_metadata& m, checkpoint_reader& reader,
-                                 const load_plan& plan, const read_target& target,
-                                 completion<read_result> done);
+                                 checkpoint_reader& pieces_reader, const load_plan& plan,
+                                 const read_target& target, completion<read_result> done);
 
     /// Reads on until the reader has not completed yet, which then calls this again.
     CAIRN_DECL void run(const std::shared_ptr<dequantised_reads>& self);
@@ -61,14 +63,15 @@ private:
     enum class phase : std::uint8_t { calling, waiting, completed };
 
     void next_pieces();
-    void add_piece(wanted& w, box region);
+    /// @return Bytes of memory that it takes.
+    std::size_t add_piece(wanted& w, box region);
     void part_read(piece& p);
     void compute(const piece& p) const;
     /// @return Whether there is more to read; otherwise `done` was called.
     bool step_ended();
 
     const quantised_metadata& m_;
-    checkpoint_reader& reader_;
+    checkpoint_reader &reader_, &pieces_reader_;
     const read_target& target_;
     completion<read_result> done_;
     std::vector<std::unique_ptr<wanted>> wanted_{};
@@ -81,6 +84,7 @@ private:
     std::atomic<phase> phase_{phase::calling};
     std::exception_ptr failure_{};
     std::optional<read_result> result_{};
+    read_result of_stored_{};  ///< Of the first step.
 };
 
 }  // namespace cairn::detail

@@ -22,6 +22,7 @@ namespace cairn::detail {
 struct quantised_metadata {
     metadata stored{};
     format::quantised::recipes recipes{};
+    dtype type = dtype::float32;  ///< Of what is computed.
 };
 
 /// Moves tensors of recipes, with their scales, from a checkpoint's metadata into `storage_data`,
@@ -56,6 +57,7 @@ inline void show_dequantised(metadata& m, const format::quantised::recipes& reci
             m.paths.insert_or_assign(name, std::move(steps));
         }
         for (auto const& hidden : {r.elements, r.scales, r.scale}) {
+            if (hidden.empty()) continue;
             if (auto node = m.entries.extract(hidden)) stored.entries.insert(std::move(node));
             if (hidden != name) m.paths.erase(hidden);
         }
@@ -69,7 +71,7 @@ inline void show_dequantised(metadata& m, const format::quantised::recipes& reci
 /// Takes apart what `show_dequantised` has put together.
 /// @throws error errc::corrupt
 inline quantised_metadata stored_quantised(const metadata& shown) {
-    quantised_metadata q{shown, {}};
+    quantised_metadata q{shown};
     if (shown.storage_data.empty()) return q;
     wire_reader r(std::as_bytes(std::span(shown.storage_data)));
     for (auto n = r.count(); n-- > 0;) {
@@ -84,12 +86,17 @@ inline quantised_metadata stored_quantised(const metadata& shown) {
         one.block = get_shape(r);
         for (auto const b : one.block)
             if (b == 0) wire_reader::fail("a block without elements");
+        if (auto const* const t = shown.tensor(name)) q.type = t->type;
         q.stored.entries.erase(name);
         q.recipes.emplace(std::move(name), std::move(one));
     }
     auto rest = format::native::decode_metadata(r.raw(r.left()));
     q.stored.entries.merge(rest.entries);
     q.stored.storage_data = std::move(rest.storage_data);
+    for (auto const& [name, one] : q.recipes)
+        for (auto const* part : {&one.elements, &one.scales, &one.scale})
+            if (!(part == &one.scale && part->empty()) && q.stored.tensor(*part) == nullptr)
+                wire_reader::fail("a recipe without its tensors");
     return q;
 }
 

@@ -16,9 +16,10 @@
 
 namespace cairn::detail {
 
-/// Elements of a piece, and of the pieces that are read together.
-inline constexpr std::int64_t dequantised_piece = std::int64_t{1} << 20,
-                              dequantised_at_a_time = 32 * dequantised_piece;
+/// Elements of a piece; bytes that are read for it; bytes of the pieces that are read together.
+inline constexpr std::int64_t dequantised_piece = std::int64_t{1} << 18;
+inline constexpr std::size_t dequantised_piece_bytes = std::size_t{4} << 20,
+                             dequantised_at_a_time = std::size_t{32} << 20;
 
 /// The stored tensors that a piece needs, by their roles: elements, scales, the scale of all.
 struct needed_tensor {
@@ -68,10 +69,12 @@ CAIRN_DECL std::vector<read_item> stored_items_of(const quantised_metadata& m,
 }
 
 CAIRN_DECL dequantised_reads::dequantised_reads(const quantised_metadata& m,
-                                                checkpoint_reader& reader, const load_plan& plan,
-                                                const read_target& target,
+                                                checkpoint_reader& reader,
+                                                checkpoint_reader& pieces_reader,
+                                                const load_plan& plan, const read_target& target,
                                                 completion<read_result> done)
-    : m_(m), reader_(reader), target_(target), done_(std::move(done)) {
+    : m_(m), reader_(reader), pieces_reader_(pieces_reader), target_(target),
+      done_(std::move(done)) {
     plan_.storage_data = plan.storage_data;
     for (auto const& item : plan.items) {
         auto const how = m.recipes.find(item.fqn);
@@ -100,35 +103,42 @@ CAIRN_DECL void dequantised_reads::run(const std::shared_ptr<dequantised_reads>&
         phase_ = phase::calling;
         failure_ = nullptr;
         result_.reset();
-        completion<read_result> ended([self](std::exception_ptr e, std::optional<read_result> r) {
-            self->failure_ = std::move(e);
-            self->result_ = std::move(r);
-            if (self->phase_.exchange(phase::completed) == phase::waiting && self->step_ended())
-                self->run(self);
-        });
         std::exception_ptr thrown;
+        bool asked = false;  // A completion exists, which is called in any case.
         try {
             if (!as_stored_) next_pieces();
-            reader_.read_data(plan_, as_stored_ ? target_ : parts_target_, std::move(ended));
+            completion<read_result> ended([self](std::exception_ptr e,
+                                                 std::optional<read_result> r) {
+                self->failure_ = std::move(e);
+                self->result_ = std::move(r);
+                if (self->phase_.exchange(phase::completed) == phase::waiting && self->step_ended())
+                    self->run(self);
+            });
+            asked = true;
+            if (as_stored_)
+                reader_.read_data(plan_, target_, std::move(ended));
+            else
+                pieces_reader_.read_data(plan_, parts_target_, std::move(ended));
         } catch (...) {
             thrown = std::current_exception();
         }
-        if (thrown) {
-            // Dropped by whoever threw, so it has been called.
-            ended = completion<read_result>([](std::exception_ptr, std::optional<read_result>) {});
-            if (!result_) failure_ = thrown;
-        }
+        if (thrown && !asked) phase_ = phase::completed;
+        if (thrown && phase_ == phase::completed && !result_) failure_ = std::move(thrown);
         if (phase_.exchange(phase::waiting) != phase::completed) return;
     } while (step_ended());
 }
 
 CAIRN_DECL bool dequantised_reads::step_ended() {
-    as_stored_ = false;
+    if (std::exchange(as_stored_, false) && result_) of_stored_ = *result_;
     if (failure_) {
         done_.fail(std::move(failure_));
         return false;
     }
     if (next_ != wanted_.size()) return true;
+    auto& lines = result_->unverified;
+    for (auto& line : of_stored_.unverified)
+        if (std::find(lines.begin(), lines.end(), line) == lines.end())
+            lines.push_back(std::move(line));
     done_(std::move(*result_));
     return false;
 }
@@ -136,26 +146,24 @@ CAIRN_DECL bool dequantised_reads::step_ended() {
 CAIRN_DECL void dequantised_reads::next_pieces() {
     plan_.items.clear();
     pieces_.clear();
-    for (std::int64_t room = dequantised_at_a_time; room > 0 && next_ != wanted_.size();) {
+    for (std::size_t taken = 0; taken < dequantised_at_a_time && next_ != wanted_.size();) {
         auto& w = *wanted_[next_];
         if (w.given_out == 0) w.window = target_.resolve_converted(*w.item);
         auto const all = w.region.volume();
-        auto const n = std::min({dequantised_piece, room, all - w.given_out});
+        auto const n = std::min(dequantised_piece, all - w.given_out);
         for (auto& run : boxes_of_flat_range(w.region.shape, w.given_out, w.given_out + n)) {
             for (std::size_t d = 0; d < run.rank(); ++d) run.offsets[d] += w.region.offsets[d];
-            add_piece(w, std::move(run));
+            taken += add_piece(w, std::move(run));
         }
-        room -= n;
         w.given_out += n;
         if (w.given_out == all) ++next_;
     }
 }
 
-CAIRN_DECL void dequantised_reads::add_piece(wanted& w, box region) {
+CAIRN_DECL std::size_t dequantised_reads::add_piece(wanted& w, box region) {
     auto p = std::make_unique<piece>();
     p->of = &w;
     auto const parts = needed_tensors(m_.stored, *w.how, region);
-    p->region = std::move(region);
     std::array<std::size_t, 3> at{};
     std::size_t bytes = 0;
     constexpr std::size_t alignment = 16;
@@ -164,6 +172,18 @@ CAIRN_DECL void dequantised_reads::add_piece(wanted& w, box region) {
             static_cast<std::size_t>(parts[i].region.volume()) * size_of(parts[i].tensor->type);
         at[i] = std::exchange(bytes, bytes + (n + alignment - 1) / alignment * alignment);
     }
+    // Columns of few elements may need whole groups, or a scale each.
+    auto const longest = static_cast<std::size_t>(
+        std::max_element(region.shape.begin(), region.shape.end()) - region.shape.begin());
+    if (bytes > dequantised_piece_bytes && region.volume() > 1) {
+        auto other = region;
+        region.shape[longest] /= 2;
+        other.offsets[longest] += region.shape[longest];
+        other.shape[longest] -= region.shape[longest];
+        bytes = add_piece(w, std::move(region));
+        return bytes + add_piece(w, std::move(other));
+    }
+    p->region = std::move(region);
     p->memory.resize(bytes);
     auto const first = static_cast<std::uint32_t>(3 * pieces_.size());
     auto const before = plan_.items.size();
@@ -177,6 +197,7 @@ CAIRN_DECL void dequantised_reads::add_piece(wanted& w, box region) {
     }
     p->left = plan_.items.size() - before;
     pieces_.push_back(std::move(p));
+    return bytes;
 }
 
 CAIRN_DECL void dequantised_reads::part_read(piece& p) {
@@ -213,8 +234,16 @@ CAIRN_DECL void dequantised_reads::compute(const piece& p) const {
     if (!how.scale.empty()) from.scale = floats_of(p.parts[2])[0];
     dequantise(how, p.region, from, m_.stored.tensor(how.scales)->shape, elements);
     auto const& w = *p.of;
-    convert_elements(tensor_view(dtype::float32, p.region.shape, elements.data()),
-                     subview(w.window, relative_to(p.region, w.region)));
+    tensor_view computed(dtype::float32, p.region.shape, elements.data());
+    auto const to = subview(w.window, relative_to(p.region, w.region));
+    std::vector<std::byte> rounded;
+    if (m_.type != dtype::float32 && to.type != m_.type) {
+        rounded.resize(elements.size() * size_of(m_.type));
+        tensor_view const r(m_.type, p.region.shape, rounded.data());
+        convert_elements(computed, r);
+        computed = r;
+    }
+    convert_elements(computed, to);
 }
 
 }  // namespace cairn::detail

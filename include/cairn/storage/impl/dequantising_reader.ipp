@@ -25,32 +25,36 @@ static_assert(StorageReader<dequantising_reader> && LocalReader<dequantising_rea
 struct dequantising_reader::state {
     state(const detail::erased_store& at, dequantise_options how,
           const torch_reader_options& reading)
-        : store(at), options(std::move(how)), reader(at, reading) {}
+        : store(at), options(std::move(how)), reader(at, reading), pieces_reader(at, reading) {}
 
     /// Reads what the files beside the weights say.
     format::quantised::config config(bool is_file) const {
         constexpr std::uint64_t most = std::uint64_t{16} << 20;
-        auto const at = is_file ? detail::split_id(id).place : id;
+        auto const at = is_file ? detail::split_id(id).place : detail::metadata_of(id).place;
         auto place = at.empty() ? store : store.at(at);
+        format::quantised::config all;
         for (auto const* name : {"config.json", "hf_quant_config.json"}) {
             auto const text = detail::read_existing(place, name, most);
             if (!text) continue;
             try {
                 auto found = format::quantised::read_config(*text);
-                if (!found.method.empty()) return found;
+                if (all.method.empty()) all.method = std::move(found.method);
+                if (all.algorithm.empty()) all.algorithm = std::move(found.algorithm);
+                if (!all.block) all.block = std::move(found.block);
             } catch (const error& e) {
                 auto where = e.context();
                 where.file = place.describe(name);
                 throw error(e.code(), std::move(where));
             }
         }
-        return {};
+        return all;
     }
 
     detail::erased_store store;
     dequantise_options options;
     checkpoint_id id{};
     checkpoint_reader reader;
+    checkpoint_reader pieces_reader;  ///< Of quantised tensors.
     detail::quantised_metadata meta{};
 };
 
@@ -66,6 +70,7 @@ CAIRN_DECL dequantising_reader::~dequantising_reader() = default;
 CAIRN_DECL void dequantising_reader::reset(const checkpoint_id& id) {
     if (!id.empty()) s_->id = id;
     s_->reader.reset(id);
+    s_->pieces_reader.reset(id);
 }
 CAIRN_DECL metadata dequantising_reader::read_metadata() {
     auto const& how = s_->options;
@@ -84,10 +89,10 @@ CAIRN_DECL metadata dequantising_reader::read_metadata() {
 }
 CAIRN_DECL void dequantising_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     s_->meta = detail::stored_quantised(m);
+    s_->reader.set_up_reader(s_->meta.stored, me);
     auto setup = me;
-    // Weights are read piece by piece.
     if (!setup.checked) setup.checked = std::make_shared<detail::checked_payloads>();
-    s_->reader.set_up_reader(s_->meta.stored, setup);
+    s_->pieces_reader.set_up_reader(s_->meta.stored, setup);
 }
 CAIRN_DECL load_plan dequantising_reader::prepare_local_load_plan(load_plan plan) {
     load_plan stored;
@@ -109,8 +114,8 @@ CAIRN_DECL std::optional<chunk_checksum> dequantising_reader::checksum(const std
 }
 CAIRN_DECL void dequantising_reader::read_data(const load_plan& plan, const read_target& target,
                                                completion<read_result> done) {
-    auto const reads = std::make_shared<detail::dequantised_reads>(s_->meta, s_->reader, plan,
-                                                                   target, std::move(done));
+    auto const reads = std::make_shared<detail::dequantised_reads>(
+        s_->meta, s_->reader, s_->pieces_reader, plan, target, std::move(done));
     reads->run(reads);
 }
 

@@ -132,6 +132,7 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
         notes().note(
             "safetensors files: they have no checksums and no save id, so nothing tells whether "
             "they belong together");
+    for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
     detail::note_missing_elements(notes(), m);
 }
 
