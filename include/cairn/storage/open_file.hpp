@@ -73,9 +73,9 @@ public:
     void delivered(std::uint64_t bytes) noexcept {
         if (me_.activity) me_.activity->advance(bytes);
     }
-    /// Whether a payload that one checksum covers was read whole and found right, if that is noted.
     /// Whether payloads are read piece by piece.
     bool reads_pieces() const noexcept { return me_.checked != nullptr; }
+    /// Whether a payload that one checksum covers was read whole and found right, if that is noted.
     bool was_checked(std::uint64_t offset) const {
         return me_.checked && me_.checked->has(described_, offset);
     }

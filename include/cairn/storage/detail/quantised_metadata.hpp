@@ -49,8 +49,7 @@ inline void show_dequantised(metadata& m, const format::quantised::recipes& reci
             shown.chunks.push_back(c);
         }
         if (auto path = m.paths.find(r.elements); path != m.paths.end() && name != r.elements) {
-            auto steps = std::move(path->second);
-            m.paths.erase(path);
+            auto steps = std::move(path->second);  // erased below
             if (auto* const last = std::get_if<std::string>(&steps.back());
                 last != nullptr && last->size() > r.elements.size() - name.size())
                 last->resize(last->size() - (r.elements.size() - name.size()));

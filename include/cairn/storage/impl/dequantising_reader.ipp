@@ -14,8 +14,11 @@
 #include <cairn/storage/detail/quantised_metadata.hpp>
 #include <cairn/tensor/dtype.hpp>
 
-#include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -25,7 +28,8 @@ static_assert(StorageReader<dequantising_reader> && LocalReader<dequantising_rea
 struct dequantising_reader::state {
     state(const detail::erased_store& at, dequantise_options how,
           const torch_reader_options& reading)
-        : store(at), options(std::move(how)), reader(at, reading), pieces_reader(at, reading) {}
+        : store(at), options(std::move(how)), reader(at, reading),
+          pieces_reader(at, {.thread_count = reading.thread_count}) {}
 
     /// Reads what the files beside the weights say.
     format::quantised::config config(bool is_file) const {
@@ -54,7 +58,7 @@ struct dequantising_reader::state {
     dequantise_options options;
     checkpoint_id id{};
     checkpoint_reader reader;
-    checkpoint_reader pieces_reader;  ///< Of quantised tensors.
+    checkpoint_reader pieces_reader;  ///< Of quantised tensors; the other one announces the load.
     detail::quantised_metadata meta{};
 };
 
@@ -90,6 +94,7 @@ CAIRN_DECL metadata dequantising_reader::read_metadata() {
 CAIRN_DECL void dequantising_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     s_->meta = detail::stored_quantised(m);
     s_->reader.set_up_reader(s_->meta.stored, me);
+    if (s_->meta.recipes.empty()) return;
     auto setup = me;
     if (!setup.checked) setup.checked = std::make_shared<detail::checked_payloads>();
     s_->pieces_reader.set_up_reader(s_->meta.stored, setup);
