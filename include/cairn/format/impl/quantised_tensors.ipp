@@ -222,8 +222,8 @@ CAIRN_DECL config read_config(std::span<const std::byte> text) {
 }
 
 CAIRN_DECL recipes find(metadata& m, const config& said) {
-    constexpr std::array<std::string_view, 6> methods{
-        "", "fp8", "fbgemm_fp8", "mxfp4", "modelopt", "compressed-tensors"};
+    constexpr std::array<std::string_view, 6> methods{"",      "fp8",      "fbgemm_fp8",
+                                                      "mxfp4", "modelopt", "compressed-tensors"};
     constexpr std::array<std::string_view, 3> algorithms{"", "FP8", "NVFP4"};
     auto const check = [](const auto& known, const std::string& name) {
         if (std::find(known.begin(), known.end(), name) != known.end()) return;
