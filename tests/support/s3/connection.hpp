@@ -70,22 +70,26 @@ private:
     std::optional<end> serve(const header_parser& head) {
         request r = request_of(head);
         auto const fault = shared_.begin(r);
-        int status = 0;
-        auto const ended = serve(head, r, fault, status);
-        shared_.end(r.number, r.body->size(), status);
+        now_ = {r.number, 0, 0};
+        auto const ended = serve(head, r, fault);
+        over();
         if (ended == end::in_order) linger();
         return ended;
     }
+    /// Before the client can know: it may ask for the log at once.
+    void over() {
+        if (now_) shared_.end(now_->number, now_->body_size, now_->status);
+        now_.reset();
+    }
 
-    std::optional<end> serve(const header_parser& head, request& r, const std::optional<fault>& f,
-                             int& status) {
+    std::optional<end> serve(const header_parser& head, request& r, const std::optional<fault>& f) {
         using way = fault::way;
         auto const is = [&](way w) { return f && f->what == w; };
         if (is(way::early_reset)) return end::reset;
         bool const expects = lower(r.header("expect")) == "100-continue";
         if (is(way::early_answer) || (is(way::answer) && !f->has_effect() && expects))
-            return send_last(answer_of(*f, r), r, status);
-        if (auto no = refused_framing(head, r)) return send_last(std::move(*no), r, status);
+            return send_last(answer_of(*f, r), r);
+        if (auto no = refused_framing(head, r)) return send_last(std::move(*no), r);
         if (expects && !write("HTTP/1.1 100 Continue\r\n\r\n")) return end::in_order;
         if (!read_body(head, r)) return end::in_order;
 
@@ -108,15 +112,13 @@ private:
             if (is(way::wrong_etag)) change_etag(a);
         }
         a.close = a.close || !head.keep_alive();
-        status = a.status;
         if (!send(a, r.method == "HEAD", f)) return end::in_order;
         if (is(way::reset_in_body)) return end::reset;
         if (a.close || is(way::short_body)) return end::in_order;
         return {};
     }
-    std::optional<end> send_last(answer a, const request& r, int& status) {
+    std::optional<end> send_last(answer a, const request& r) {
         a.close = true;
-        status = a.status;
         send(a, r.method == "HEAD", {});
         return end::in_order;
     }
@@ -190,10 +192,12 @@ private:
             at += n;
         }
         r.body = std::move(body);
+        if (now_) now_->body_size = size;
         return true;
     }
 
     bool send(const answer& a, bool only_head, const std::optional<fault>& f) {
+        if (now_) now_->status = a.status;
         std::string head = "HTTP/1.1 " + std::to_string(a.status) + " ";
         head += boost::beast::http::obsolete_reason(
             boost::beast::http::int_to_status(static_cast<unsigned>(a.status)));
@@ -207,6 +211,7 @@ private:
             f && (f->what == fault::way::reset_in_body || f->what == fault::way::short_body);
         if (cut) body = body.substr(0, body.size() / 2);
         auto first = body.substr(0, std::min(body.size(), slice()));
+        if (first.size() == body.size()) over();
         boost::system::error_code e;
         std::array<boost::asio::const_buffer, 2> const both{
             boost::asio::buffer(head), boost::asio::buffer(first.data(), first.size())};
@@ -215,6 +220,7 @@ private:
             body.remove_prefix(first.size());
             if (body.empty()) return true;
             first = body.substr(0, std::min(body.size(), slice()));
+            if (first.size() == body.size()) over();
             boost::asio::write(socket_, boost::asio::buffer(first.data(), first.size()), e);
         }
         return false;
@@ -246,8 +252,15 @@ private:
         while (!e) socket_.read_some(boost::asio::buffer(rest), e);
     }
 
+    /// What is served.
+    struct served {
+        std::size_t number, body_size;
+        int status;
+    };
+
     shared& shared_;
     socket& socket_;
+    std::optional<served> now_{};
     std::string endpoint_;
     boost::beast::flat_buffer in_{};
 };
