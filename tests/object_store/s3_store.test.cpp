@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a store of S3 promises, at a server that the environment names.
-#include "s3/server.hpp"
+// What a store of S3 promises.
+#include "s3_place.hpp"
 #include "support/child_process.hpp"
 #include "support/error_codes.hpp"
 #include "support/no_failures.hpp"
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-BOOST_AUTO_TEST_SUITE(s3_store, *s3_tests::needs_server())
+BOOST_AUTO_TEST_SUITE(s3_store)
 
 using cairn::byte_vector;
 using cairn::errc;
@@ -28,7 +28,6 @@ using s3_tests::get;
 using s3_tests::pattern;
 using s3_tests::place;
 using s3_tests::put;
-using s3_tests::small_parts;
 using support::is;
 
 namespace {
@@ -51,7 +50,7 @@ BOOST_AUTO_TEST_CASE(it_keeps_its_word) {
 
 BOOST_AUTO_TEST_CASE(it_keeps_its_word_with_one_request_at_a_time) {
     place p;
-    auto o = small_parts();
+    auto o = p.options();
     o.requests_in_flight = 1;
     support::no_failures(cairn::testing::object_store_suite(
         [&, n = 0]() mutable { return p.store(o).at("p" + std::to_string(n++)); }));
@@ -71,7 +70,7 @@ BOOST_AUTO_TEST_CASE(an_object_of_several_parts_has_all_of_its_bytes) {
 
 BOOST_AUTO_TEST_CASE(threads_write_several_parts_in_any_order) {
     place p;
-    auto o = small_parts();
+    auto o = p.options();
     o.requests_in_flight = 2;  // less memory than the parts that are begun
     auto s = p.store(o);
     auto const want = pattern(5 * part + 999, 3);
@@ -95,7 +94,7 @@ BOOST_AUTO_TEST_CASE(threads_write_several_parts_in_any_order) {
 /// One thread writes two objects in turn, with memory for one part.
 BOOST_AUTO_TEST_CASE(memory_that_is_used_up_does_not_stop_it) {
     place p;
-    auto o = small_parts();
+    auto o = p.options();
     o.requests_in_flight = 1;
     auto s = p.store(o);
     auto const want = pattern(2 * part);

@@ -164,10 +164,8 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
     for (int round = 1;; ++round) {
         auto const a = client_.send(c);
         if (a.ok()) return;
-        if (!a.in_doubt && round == 1) {  // it has certainly had no effect
-            if (was_refused(a)) throw replaced(look_at(client_, key, bytes).tag);
-            throw client_.failure(c, a);
-        }
+        // A refusal may be the answer to a repetition: not by this client, but by a proxy.
+        if (!a.in_doubt && !was_refused(a) && round == 1) throw client_.failure(c, a);
         found_object there;
         try {
             there = look_at(client_, key, bytes);

@@ -220,7 +220,8 @@ CAIRN_DECL void upload::put_whole() {
     if (!client_.options().options.unconditional) c.headers.emplace_back("if-none-match", "*");
     auto const a = client_.send(c);
     if (a.ok()) return;
-    if (a.in_doubt && look_at(client_, key_, c.body).is_ours) return;
+    // A refusal may be the answer to a repetition, by this client or by a proxy.
+    if ((a.in_doubt || a.is(412)) && look_at(client_, key_, c.body).is_ours) return;
     if (a.is(412)) throw error(errc::already_exists, {.file = what_});
     throw client_.failure(c, a);
 }
@@ -250,9 +251,9 @@ CAIRN_DECL void upload::complete() {
     auto const a = client_.send(c);
     if (a.ok()) return;
     // A try that seemed to fail may have succeeded, and the upload is gone since.
-    if (a.in_doubt && is_there()) return;
-    if (a.is(404) && a.code == "NoSuchUpload")
-        throw error(errc::io, {.file = what_, .found = "it was removed while being written"});
+    bool const gone = a.is(404) && a.code == "NoSuchUpload";
+    if ((a.in_doubt || gone) && is_there()) return;
+    if (gone) throw error(errc::io, {.file = what_, .found = "it was removed while being written"});
     throw client_.failure(c, a);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_TESTS_OBJECT_STORE_S3_SERVER_HPP
-#define CAIRN_TESTS_OBJECT_STORE_S3_SERVER_HPP
+#ifndef CAIRN_TESTS_OBJECT_STORE_S3_PLACE_HPP
+#define CAIRN_TESTS_OBJECT_STORE_S3_PLACE_HPP
+
+#include "support/s3/server.hpp"
 
 #include <cairn/detail/identity.hpp>
 #include <cairn/object_store/detail/s3/client.hpp>
@@ -8,38 +10,43 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 
-/// The S3 server of the tests, which the environment names: `AWS_ENDPOINT_URL`, and the keys of a
-/// user who may create buckets there.
+/// Stores at a server: the one that the environment names by `AWS_ENDPOINT_URL`, with the keys of
+/// a user who may create buckets there, or one of this process.
 namespace s3_tests {
 
 inline const std::string bucket = "cairn-tests";
 
-/// A precondition of tests that need a server.
-struct server_is_there {
-    boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-        boost::test_tools::assertion_result there(std::getenv("AWS_ENDPOINT_URL") != nullptr);
-        if (!there) there.message() << "no server: AWS_ENDPOINT_URL is not set";
-        return there;
-    }
-};
-inline boost::unit_test::decorator::precondition needs_server() {
-    return boost::unit_test::decorator::precondition(server_is_there());
+inline s3_server::options signed_requests() {
+    s3_server::options o;
+    o.signed_by.emplace();
+    return o;
+}
+inline cairn::s3_credentials keys_of(const s3_server::credentials& c) {
+    return {c.access_key, c.secret_key, c.token, {}};
 }
 
-/// Options with the smallest parts.
-inline cairn::s3_options small_parts() {
+/// Options of a store at a server of this process, with the smallest parts and little patience.
+inline cairn::s3_options options_at(const s3_server::server& s) {
     cairn::s3_options o;
     o.bucket = bucket;
     o.part_size = std::uint64_t{8} << 20;
+    o.endpoint = s.endpoint();
+    o.credentials = keys_of({});
+    o.retry_for = std::chrono::seconds(20);
     return o;
 }
 
 /// A request about the bucket that the store has no need of.
-inline cairn::detail::s3::answer ask(cairn::detail::s3::call c,
-                                     cairn::s3_options o = small_parts()) {
+inline cairn::detail::s3::answer ask(const cairn::detail::s3::call& c, cairn::s3_options o) {
     auto const s = cairn::detail::s3::store_settings::of(std::move(o));
     cairn::detail::s3::client requests(s);
     return requests.send(c);
@@ -48,9 +55,14 @@ inline cairn::detail::s3::answer ask(cairn::detail::s3::call c,
 /// A place in the bucket that nothing else uses, without its objects afterwards.
 struct place {
     place() {
+        if (std::getenv("AWS_ENDPOINT_URL") == nullptr) {
+            mine.emplace(signed_requests());
+            mine->add_bucket(bucket);
+            return;
+        }
         cairn::detail::s3::call make;
         make.method = "PUT";
-        auto const a = ask(make);
+        auto const a = ask(make, options());
         BOOST_REQUIRE_MESSAGE(a.ok() || a.is(409), "no bucket: " << a.code << " " << a.failure);
     }
     place(place&&) = delete;
@@ -61,10 +73,19 @@ struct place {
             BOOST_TEST_MESSAGE("objects of a test stay: " << e.what());
         }
     }
-    cairn::s3_store store(cairn::s3_options o = small_parts()) const {
+    /// With the smallest parts.
+    cairn::s3_options options() const {
+        if (mine) return options_at(*mine);
+        cairn::s3_options o;
+        o.bucket = bucket;
+        o.part_size = std::uint64_t{8} << 20;
+        return o;
+    }
+    cairn::s3_store store(cairn::s3_options o) const {
         o.prefix = prefix;
         return cairn::s3_store(std::move(o));
     }
+    cairn::s3_store store() const { return store(options()); }
     /// A place of its own at each call.
     cairn::s3_store next() { return store().at("p" + std::to_string(n++)); }
 
@@ -73,6 +94,7 @@ struct place {
         for (auto const& o : s.list()) s.remove(o.name);
     }
 
+    std::optional<s3_server::server> mine{};
     std::string prefix = "tests/" + cairn::detail::new_save_id();
     int n = 0;
 };
