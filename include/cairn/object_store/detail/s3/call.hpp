@@ -38,6 +38,7 @@ struct answer {
     std::string code{};     ///< S3's name of an error; empty if the answer has none.
     std::string message{};  ///< Its words.
     std::string region{};   ///< Of the bucket, if the answer names it.
+    std::optional<std::chrono::system_clock::time_point> server_time{};  ///< If it says it.
     /// A try that seems to have failed may have had its effect, or may still have it.
     bool in_doubt = false;
     bool stopped = false;   ///< By `stop`.

@@ -8,13 +8,15 @@
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
+#include <cairn/object_store/detail/s3/utc_time.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
-#include <ctime>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -97,6 +99,8 @@ inline void read_error(answer& a) {
         a.code = trimmed(e->get("Code", ""));
         a.message = trimmed(e->get("Message", ""));
         if (a.region.empty()) a.region = trimmed(e->get("Region", ""));
+        if (a.code == "RequestTimeTooSkewed")
+            a.server_time = parse_utc_time(trimmed(e->get("ServerTime", "")));
     } catch (const error&) {  // not S3's: of a proxy, perhaps
     }
 }
@@ -139,6 +143,7 @@ CAIRN_DECL void client::explain_head(const call& c, const trying& t, answer& a) 
     a.code = std::move(why.code);
     a.message = std::move(why.message);
     if (a.region.empty()) a.region = std::move(why.region);
+    a.server_time = why.server_time;
 }
 
 CAIRN_DECL answer client::try_once(const call& c, trying& t) {
@@ -153,11 +158,15 @@ CAIRN_DECL answer client::try_once(const call& c, trying& t) {
 
 /// Whether this clock was wrong, and is not any more.
 CAIRN_DECL bool client::set_clock(const answer& a) {
-    std::string const date(a.got.header("date"));
-    auto const theirs = ::curl_getdate(date.c_str(), nullptr);
-    if (theirs == -1) return false;
-    auto const off = theirs - std::chrono::system_clock::to_time_t(now());
-    if (a.code != "RequestTimeTooSkewed" && std::abs(off) < 240) return false;
+    using std::chrono::system_clock;
+    auto theirs = a.server_time;
+    if (std::string const date(a.got.header("date")); !date.empty())
+        if (auto const t = ::curl_getdate(date.c_str(), nullptr); t != -1)
+            theirs = system_clock::from_time_t(t);
+    if (!theirs) return false;
+    auto const off = std::chrono::floor<std::chrono::seconds>(*theirs - now()).count();
+    constexpr std::int64_t tolerated = 240;  // AWS: 15 minutes; others have less
+    if (a.code != "RequestTimeTooSkewed" && std::abs(off) < tolerated) return false;
     behind_ += off;
     return true;
 }
