@@ -273,8 +273,7 @@ BOOST_AUTO_TEST_CASE(a_server_without_conditions_is_refused_unless_it_is_asked_f
             faulty s(o);
             auto store = s.store();
             store.publish("free", pattern(1), std::nullopt);
-            auto const e =
-                thrown_by([&] { store.publish("o", pattern(1), cairn::object_tag{}); });
+            auto const e = thrown_by([&] { store.publish("o", pattern(1), cairn::object_tag{}); });
             BOOST_TEST(is(e, errc::unsupported), e.what());
             BOOST_TEST(e.context().remedy.find("unconditional") != std::string::npos);
             BOOST_TEST(s.keys(bucket) == std::vector<std::string>{"free"},
@@ -317,22 +316,23 @@ BOOST_AUTO_TEST_CASE(each_refusal_has_its_remedy) {
         auto store = s.store(o);
         for (auto const& f : std::vector<std::function<void()>>{
                  [&] { (void)store.list(); }, [&] { (void)store.open("there"); },
-                 [&] { (void)store.tag("none"); },
-                 [&] { store.publish("o", {}, std::nullopt); }}) {
+                 [&] { (void)store.tag("none"); }, [&] { store.publish("o", {}, std::nullopt); }}) {
             auto const e = thrown_by(f);
             std::string const words = e.what();
             BOOST_TEST(words.find(code) != words.npos, words);
             BOOST_TEST(e.context().remedy.find(remedy) != std::string::npos, words);
             BOOST_TEST(words.find(o.credentials->secret_key) == words.npos, words);
-            BOOST_TEST(is(e, e.context().found.starts_with("403") ? errc::permission_denied
-                                                                  : errc::io));
+            BOOST_TEST(
+                is(e, e.context().found.starts_with("403") ? errc::permission_denied : errc::io));
         }
     };
-    refused("InvalidAccessKeyId", [](auto& o) { o.credentials->access_key = "AKIDOTHER"; },
-            "access key");
-    refused("SignatureDoesNotMatch", [](auto& o) { o.credentials->secret_key += "x"; },
-            "secret key");
-    refused("NoSuchBucket", [](auto& o) { o.bucket = "no-such-bucket"; }, "bucket's name");
+    refused(
+        "InvalidAccessKeyId", [](auto& o) { o.credentials->access_key = "AKIDOTHER"; },
+        "access key");
+    refused(
+        "SignatureDoesNotMatch", [](auto& o) { o.credentials->secret_key += "x"; }, "secret key");
+    refused(
+        "NoSuchBucket", [](auto& o) { o.bucket = "no-such-bucket"; }, "bucket's name");
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_right_is_named) {
@@ -350,8 +350,7 @@ BOOST_AUTO_TEST_CASE(a_missing_right_is_named) {
                             auto h = store.create("u", 2 * part);
                             store.remove("u");
                         }}}};
-    for (auto const& [denied, what] : cases)
-        BOOST_TEST_CONTEXT(what.first) {
+    for (auto const& [denied, what] : cases) BOOST_TEST_CONTEXT(what.first) {
             s.deny(denied);
             auto const e = thrown_by(what.second);
             BOOST_TEST(is(e, errc::permission_denied));
