@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_REQUEST_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_REQUEST_HPP
+
+#include <cairn/object_store/concepts.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail::s3 {
+
+/// Names and values, in the order in which they are sent.
+using fields = std::vector<std::pair<std::string, std::string>>;
+
+/// Where a request goes: a scheme, a host and a port.
+struct origin {
+    std::string scheme = "https";
+    std::string host{};  ///< Of an IPv6 address with its brackets.
+    int port = 0;        ///< 0: the scheme's own.
+};
+
+/// A request as it is signed and sent. Nothing in it is percent-encoded.
+struct request {
+    std::string method = "GET";
+    origin to{};
+    std::string path = "/";       ///< Begins with `/`.
+    fields query{};               ///< A name without a value is sent as `name=`.
+    fields headers{};             ///< Without `Host` and `Content-Length`.
+    byte_span body{};             ///< Refers to memory of the caller.
+    std::span<std::byte> into{};  ///< Where the body of a successful answer goes, if not empty.
+};
+
+struct response {
+    int status = 0;
+    fields headers{};    ///< Names in lower case.
+    std::string body{};  ///< Of an answer whose request has no `into`, and of those that failed.
+    std::size_t received = 0;  ///< Bytes that were put to `into`.
+
+    /// Empty if there is no such header; `name` is in lower case.
+    std::string_view header(std::string_view name) const {
+        for (auto const& [n, v] : headers)
+            if (n == name) return v;
+        return {};
+    }
+};
+
+}  // namespace cairn::detail::s3
+
+#endif
