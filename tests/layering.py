@@ -57,13 +57,14 @@ MAY_INCLUDE["src.hpp"] = EVERYTHING | {"save", "load", "convert", "catalog", "ch
 
 # What headers of somebody else's library begin with.
 LIBRARIES = {"mpi": r"mpi\.h", "cuda": "cuda", "nccl": r"nccl\.h", "Eigen": "Eigen/",
-             "dlpack": "dlpack/", "torch": "torch/|ATen/|c10/"}
+             "dlpack": "dlpack/", "torch": "torch/|ATen/|c10/", "s3": "curl/|openssl/"}
 # Leaves too: the only headers that may include theirs, and nothing else of cairn includes them.
 FOREIGN = re.compile("|".join(LIBRARIES.values()))
 MAY_INCLUDE_FOREIGN = {"adapters/dlpack.hpp", "adapters/eigen.hpp", "adapters/libtorch.hpp",
                        "memory/detail/cuda/runtime_api.hpp", "comm/detail/nccl/cuda_api.hpp",
                        "comm/detail/mpi/agree.hpp", "comm/detail/mpi/mailbox.hpp",
-                       "comm/detail/mpi/engine.hpp", "comm/mpi_group.hpp", "comm/from_mpi.hpp"}
+                       "comm/detail/mpi/engine.hpp", "comm/mpi_group.hpp", "comm/from_mpi.hpp",
+                       "object_store/impl/s3/sigv4.ipp"}
 LEAVES = {
     "memory/detail/cuda/runtime_api.hpp": {"memory/cuda.hpp"},
     "memory/cuda.hpp": set(),
@@ -76,6 +77,8 @@ LEAVES = {
     "comm/mpi_group.hpp": set(),
     "comm/from_mpi.hpp": set(),
 }
+# A leaf of several headers, and its own src.hpp: only they include one another.
+S3 = re.compile(r"object_store/(detail/s3/|impl/s3/|s3)")
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
 PLAIN = {"printable.hpp", "error.hpp", "observe", "tensor", "memory", "metadata", "state",
          "planner", "format"}
@@ -117,13 +120,13 @@ class house:
         return found
 
     def with_libraries(self, there) -> list[str]:
-        """What can be included where only these of LIBRARIES are, src.hpp left out."""
+        """What can be included where only these of LIBRARIES are, without those like src.hpp."""
         def needed(header):
             for name in {header, *self.reached(header)}:
                 for other in self.headers[name][1]:
                     yield from (lib for lib, start in LIBRARIES.items() if re.match(start, other))
         return [f"cairn/{h}" for h in self.headers
-                if h != "src.hpp" and set(needed(h)) <= set(there)]
+                if not h.endswith("src.hpp") and set(needed(h)) <= set(there)]
 
     def others(self, files) -> list[str]:
         """What these include of others."""
@@ -136,7 +139,8 @@ class house:
                 if FOREIGN.match(name) and header not in MAY_INCLUDE_FOREIGN:
                     yield f"{header} must not include <{name}>: only {sorted(MAY_INCLUDE_FOREIGN)}"
             for name in own:
-                if header not in LEAVES.get(name, {header}):
+                if header not in LEAVES.get(name, {header}) or \
+                        S3.match(name) and not S3.match(header):
                     yield f"{header} must not include <cairn/{name}>, a leaf"
             if here not in MAY_INCLUDE:
                 yield f"{header}: '{here}' has no place in the house: add it to MAY_INCLUDE"
@@ -162,7 +166,7 @@ class house:
 
 
 def miscompiled(root: pathlib.Path, headers):
-    """src.hpp includes every .ipp, in one of its units."""
+    """src.hpp includes every .ipp, in one of its units; s3_src.hpp those of its leaf."""
     text = (root / "include/cairn/src.hpp").read_text()
     head, *units = re.split(r"^#if (CAIRN_SRC_UNIT == .*)\n", text, flags=re.MULTILINE)
     expected = int(re.search("#define CAIRN_SRC_UNITS (.*)", head)[1])
@@ -171,9 +175,14 @@ def miscompiled(root: pathlib.Path, headers):
                       for i in range(1, expected + 1)]:
         yield f"src.hpp: CAIRN_SRC_UNITS is {expected}, but its units are {conditions}"
     compiled = [n for body in bodies for n in re.findall("#include <cairn/(.*)>", body)]
+    of_s3 = re.findall("#include <cairn/(.*ipp)>",
+                       (root / "include/cairn/object_store/s3_src.hpp").read_text())
     for name in sorted(h for h in headers if h.endswith(".ipp")):
-        if compiled.count(name) != 1:
-            yield f"src.hpp must include <cairn/{name}> in one unit, not in {compiled.count(name)}"
+        counts = compiled.count(name), of_s3.count(name)
+        if S3.match(name) and counts != (0, 1):
+            yield f"object_store/s3_src.hpp must include <cairn/{name}> once, and src.hpp must not"
+        if not S3.match(name) and counts != (1, 0):
+            yield f"src.hpp must include <cairn/{name}> in one unit, not in {counts[0]}"
 
 
 def undocumented(root: pathlib.Path, headers):

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_TEXT_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_TEXT_HPP
+
+#include <cairn/detail/cxx20.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace cairn::detail::s3 {
+
+/// Returns a text with its ASCII letters in lower case, whatever the locale is.
+inline std::string lower_case(std::string_view s) {
+    std::string out(s);
+    for (auto& c : out)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return out;
+}
+
+/// Returns a text without the blanks and line breaks at its ends.
+inline std::string_view trimmed(std::string_view s) noexcept {
+    constexpr std::string_view blanks = " \t\r\n";
+    auto const begin = s.find_first_not_of(blanks);
+    if (begin == s.npos) return {};
+    return s.substr(begin, s.find_last_not_of(blanks) - begin + 1);
+}
+
+constexpr bool is_digit(char c) noexcept {
+    return c >= '0' && c <= '9';
+}
+constexpr bool is_letter_or_digit(char c) noexcept {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_CREDENTIAL_SOURCE_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_CREDENTIAL_SOURCE_IPP
+
+#include <cairn/object_store/detail/s3/credentials.hpp>
+
+#include <cairn/detail/forks.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+namespace cairn::detail::s3 {
+
+/// Of one process: a forked child has another one, and never touches that of its parent, whose
+/// locks may be held for ever there.
+struct credential_source::state {
+    home_process home{};
+    state* of_parent = nullptr;
+
+    std::mutex m{};
+    std::condition_variable done{};
+    std::shared_ptr<const s3_credentials> current{};
+    bool looking = false;
+    std::uint64_t rounds = 0;
+    std::exception_ptr failure{};  ///< Of the last round.
+    std::chrono::system_clock::time_point next_try{};
+
+    bool holds(std::chrono::system_clock::time_point now) const {
+        return current && (!current->expires || now < *current->expires);
+    }
+};
+
+CAIRN_DECL bool is_about_expiry(std::string_view code) noexcept {
+    return code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired";
+}
+
+CAIRN_DECL credential_source::credential_source(std::optional<s3_credentials> given,
+                                                aws_environment e, sender send, clock now)
+    : given_(given ? std::make_shared<const s3_credentials>(*std::move(given)) : nullptr),
+      environment_(std::move(e)), send_(std::move(send)), now_(std::move(now)), state_(new state) {}
+
+CAIRN_DECL credential_source::~credential_source() {
+    if (auto* const s = state_.load(); s->home.is_this()) delete s;
+}
+
+CAIRN_DECL credential_source::state& credential_source::here() {
+    auto* s = state_.load();
+    if (s->home.is_this()) return *s;
+    auto mine = std::make_unique<state>();
+    mine->of_parent = s;
+    return state_.compare_exchange_strong(s, mine.get()) ? *mine.release() : *s;
+}
+
+CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::get() {
+    if (given_) return given_;
+    auto& s = here();
+    auto const now = now_();
+    {
+        std::lock_guard const lock(s.m);
+        bool const is_due = !s.current || (s.current->expires && s.next_try <= now &&
+                                           *s.current->expires - early <= now);
+        if (!is_due || (s.looking && s.holds(now))) return s.current;
+    }
+    return find(s, true);
+}
+
+CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::renew(
+    const s3_credentials& refused) {
+    if (given_) return given_;
+    auto& s = here();
+    {
+        std::lock_guard const lock(s.m);
+        if (s.current && *s.current != refused) return s.current;
+    }
+    return find(s, false);
+}
+
+CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::find(state& s,
+                                                                         bool old_will_do) {
+    std::unique_lock lock(s.m);
+    if (s.looking) {
+        auto const round = s.rounds;
+        s.done.wait(lock, [&] { return s.rounds != round; });
+    } else {
+        s.looking = true;
+        lock.unlock();
+        std::shared_ptr<const s3_credentials> found;
+        std::exception_ptr failure;
+        try {
+            found = std::make_shared<const s3_credentials>(
+                find_credentials(environment_, send_, now_()));
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        auto const now = now_();
+        lock.lock();
+        if (found) s.current = std::move(found);
+        s.failure = failure;
+        // What is found may expire at once by this host's clock: the service decides.
+        s.next_try = !failure || s.holds(now) ? now + between_attempts : now;
+        s.looking = false;
+        ++s.rounds;
+        s.done.notify_all();
+    }
+    if (s.failure && !(old_will_do && s.holds(now_()))) std::rethrow_exception(s.failure);
+    return s.current;
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_SERVICE_ANSWER_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_SERVICE_ANSWER_IPP
+
+#include <cairn/object_store/detail/s3/service_answer.hpp>
+
+#include <cairn/detail/utf8.hpp>
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/utc_time.hpp>
+#include <cairn/object_store/detail/s3/xml.hpp>
+
+#include <thread>
+
+namespace cairn::detail::s3 {
+
+CAIRN_DECL response send_patiently(const sender& send, const request& r,
+                                   std::chrono::milliseconds timeout) {
+    constexpr int attempts = 3;
+    auto pause = std::chrono::milliseconds(50);
+    for (int left = attempts - 1;; --left, pause *= 4) {
+        try {
+            auto answer = send(r, timeout);
+            bool const is_busy = answer.status >= 500 || answer.status == 429 ||
+                                 answer.body.find("IDPCommunicationError") != answer.body.npos;
+            if (!is_busy || left == 0) return answer;
+        } catch (const error& e) {
+            bool const may_pass = e.code() == make_error_code(errc::io) ||
+                                  e.code() == make_error_code(errc::timed_out);
+            if (!may_pass || left == 0) throw;
+        }
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+CAIRN_DECL void fail_answer(const response& r, const std::string& service) {
+    bool const is_refusal = r.status >= 400 && r.status < 500 && r.status != 429;
+    throw error(is_refusal ? errc::permission_denied : errc::io,
+                {.file = service,
+                 .expected = "credentials",
+                 .found = "HTTP status " + std::to_string(r.status) +
+                          (r.body.empty() ? "" : ": " + shortened(r.body, 300))});
+}
+
+CAIRN_DECL s3_credentials credentials_of_json(const response& r, const std::string& service) {
+    auto const refuse = [&](const std::string& found) {
+        throw error(errc::corrupt, {.file = service,
+                                    .expected = "a JSON object with AccessKeyId, SecretAccessKey, "
+                                                "Token and Expiration",
+                                    .found = found});
+    };
+    s3_credentials c;
+    try {
+        auto const all = parse_json(r.body);
+        if (auto const code = all.get<std::string>("Code", "Success"); code != "Success")
+            refuse("Code " + shortened(code, 80));
+        c.access_key = all.get<std::string>("AccessKeyId", "");
+        c.secret_key = all.get<std::string>("SecretAccessKey", "");
+        c.session_token = all.get<std::string>("Token", "");
+        if (auto const when = all.get<std::string>("Expiration", ""); !when.empty())
+            c.expires = parse_utc_time(when);
+    } catch (const error& e) {
+        if (!e.context().file.empty()) throw;
+        refuse(e.context().found);
+    }
+    if (c.access_key.empty() || c.secret_key.empty()) refuse("none of the keys, or one of them");
+    return c;
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

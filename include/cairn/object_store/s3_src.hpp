@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_S3_SRC_HPP
+#define CAIRN_OBJECT_STORE_S3_SRC_HPP
+
+// The definitions that `CAIRN_SEPARATE_COMPILATION` leaves out of the headers for S3. They are not
+// in `cairn/src.hpp`: one file of a program that uses S3 includes this header, too, and the program
+// is linked with libcurl and OpenSSL.
+#include <cairn/detail/config.hpp>
+
+#ifndef CAIRN_SEPARATE_COMPILATION
+#error cairn/object_store/s3_src.hpp is for programs compiled with -DCAIRN_SEPARATE_COMPILATION
+#endif
+
+#include <cairn/object_store/impl/s3/aws_environment.ipp>
+#include <cairn/object_store/impl/s3/container_credentials.ipp>
+#include <cairn/object_store/impl/s3/credential_source.ipp>
+#include <cairn/object_store/impl/s3/find_credentials.ipp>
+#include <cairn/object_store/impl/s3/instance_credentials.ipp>
+#include <cairn/object_store/impl/s3/profile.ipp>
+#include <cairn/object_store/impl/s3/service_answer.ipp>
+#include <cairn/object_store/impl/s3/sigv4.ipp>
+#include <cairn/object_store/impl/s3/uri.ipp>
+#include <cairn/object_store/impl/s3/utc_time.ipp>
+#include <cairn/object_store/impl/s3/web_identity.ipp>
+#include <cairn/object_store/impl/s3/xml.ipp>
+
+#endif
