@@ -162,6 +162,7 @@ BOOST_AUTO_TEST_CASE(one_thread_asks_and_others_go_on) {
 BOOST_AUTO_TEST_CASE(threads_without_any_wait_for_the_one_that_asks) {
     agent a;
     auto const s = a.source();
+    a.while_asked = [] { std::this_thread::sleep_for(100ms); };  // others come meanwhile
     std::vector<std::future<std::string>> all;
     for (int i = 0; i < 8; ++i)
         all.push_back(std::async(std::launch::async, [&] { return s->get()->access_key; }));
