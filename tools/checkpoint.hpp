@@ -184,7 +184,9 @@ struct conversion {
     bool dry_run = false;
     std::string format{};  ///< Of the target: dcp, safetensors or torch; empty: by its name.
     bool skip_values = false;
-    std::uint64_t max_file_size = 0;  ///< 0: the writer's.
+    std::uint64_t max_file_size = 0;    ///< 0: the writer's.
+    std::vector<std::string> prefer{};  ///< Patterns of names, of those of tied weights.
+    bool checksums = false;             ///< In files of safetensors.
 };
 int convert(const conversion& c);
 
