@@ -3,6 +3,7 @@
 #define CAIRN_FORMAT_TORCH_READ_METADATA_HPP
 
 #include <cairn/detail/counted.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/format/pickle/copy.hpp>
 #include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/pickle/writer.hpp>
@@ -117,6 +118,7 @@ private:
         }
     }
     void keep(std::string_view name, id what) {
+        if (detail::find_not_utf8(name) != name.npos) return;
         pickle::writer w;
         try {
             pickle::copier(t_, unfolding_, w)(what);
