@@ -8,13 +8,15 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace tool {
@@ -28,7 +30,8 @@ public:
     ///                     that these are.
     beside(const std::filesystem::path& checkpoint, const cairn::metadata& m, bool dequantised)
         : place_(is_directory(checkpoint) ? checkpoint : checkpoint.parent_path()),
-          dequantised_(dequantised) {
+          dequantised_(dequantised),
+          is_safetensors_(m.format == cairn::checkpoint_format::safetensors) {
         if (m.is_file) return;
         if (dequantised_) mine_.insert("hf_quant_config.json");
         for_each_file(m);
@@ -36,7 +39,7 @@ public:
         find({});
     }
 
-    /// Copies them beside another checkpoint.
+    /// Copies them beside another checkpoint, durably.
     /// @param replace  Also those that are there.
     void copy_to(const std::filesystem::path& target, bool replace) {
         namespace fs = std::filesystem;
@@ -44,22 +47,16 @@ public:
             auto const to = target / name;
             if (!replace && exists(symlink_status(to))) continue;
             fs::create_directories(to.parent_path());
-            fs::path const fresh = to.native() + ".cairn-copy";
+            auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
+            auto const fresh = to.filename().native() + ".cairn-copy";
             try {
-                if (changes(name)) {
-                    auto const bytes = content(name);
-                    std::ofstream file(fresh, std::ios::binary | std::ios::trunc);
-                    file.exceptions(std::ios::badbit | std::ios::failbit);
-                    file.write(reinterpret_cast<const char*>(bytes.data()),
-                               static_cast<std::streamsize>(bytes.size()));
-                    file.close();
-                } else {
-                    fs::copy_file(place_ / name, fresh, fs::copy_options::overwrite_existing);
-                }
-                rename(fresh, to);
+                fs::remove(to.parent_path() / fresh);  // of a copy that was killed
+                write(name, there, fresh);
+                rename(to.parent_path() / fresh, to);
+                there.sync();
             } catch (...) {
                 std::error_code ignored;
-                remove(fresh, ignored);
+                remove(to.parent_path() / fresh, ignored);
                 throw;
             }
             made_.push_back(to);
@@ -82,8 +79,32 @@ public:
     const std::vector<std::string>& names() const { return names_; }
     /// Those that may be the content of another checkpoint, or are neither files nor directories.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
+    /// Safetensors files in directories below, of which the checkpoint consists without them, as
+    /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them.
+    const std::vector<std::string>& unused() const { return unused_; }
 
 private:
+    /// Writes the copy of a file.
+    void write(const std::string& name, cairn::file_store& to, const std::string& fresh) const {
+        constexpr std::uint64_t piece = std::uint64_t{8} << 20;
+        cairn::file_store place(place_);
+        auto from = place.open(name);
+        auto bytes = changes(name) ? content(name) : cairn::byte_vector();
+        auto const size = changes(name) ? bytes.size() : from.size();
+        auto file = to.create(fresh, size);
+        if (changes(name)) {
+            file.write(0, bytes);
+        } else {
+            for (std::uint64_t at = 0; at < size; at += bytes.size()) {
+                bytes.resize(static_cast<std::size_t>(std::min(piece, size - at)));
+                from.read(at, bytes);
+                file.write(at, bytes);
+            }
+        }
+        permissions(std::filesystem::path(to.directory()) / fresh,
+                    status(place_ / name).permissions());
+        file.finish(true);
+    }
     bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
     void for_each_file(const cairn::metadata& m) {
         for (auto const& [fqn, entry] : m.entries) {
@@ -121,6 +142,8 @@ private:
             auto const kind = symlink_status(place_ / name);
             if (is_directory(kind))
                 find(name + '/');
+            else if (is_safetensors_ && !within.empty() && name.ends_with(".safetensors"))
+                unused_.push_back(name);
             else if (name.ends_with(".distcp") || name.ends_with(".safetensors") ||
                      !is_regular_file(place_ / name))
                 not_copied_.push_back(name);
@@ -130,9 +153,9 @@ private:
     }
 
     std::filesystem::path place_;
-    bool dequantised_;
+    bool dequantised_, is_safetensors_;
     std::set<std::string> mine_{};
-    std::vector<std::string> names_{}, not_copied_{};
+    std::vector<std::string> names_{}, not_copied_{}, unused_{};
     std::vector<std::filesystem::path> made_{};
 };
 

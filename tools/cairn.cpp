@@ -97,6 +97,10 @@ int main(int argc, char** argv) {
                       "leave out what safetensors does not have");
     convert->add_option("--max-file-size", conversion.max_file_size,
                         "bytes of elements in a file of safetensors (default 5 GB)");
+    convert->add_option("--prefer", conversion.prefer,
+                        "of the names of a tied weight, safetensors gets the first that matches");
+    convert->add_flag("--checksums", conversion.checksums,
+                      "files of safetensors have a checksum of each tensor, which others ignore");
     auto* const dequantise =
         convert->add_flag("--dequantise", conversion.dequantise,
                           "quantised weights become the numbers that they stand for");

@@ -5,9 +5,11 @@
 #include <cairn/cairn.hpp>
 #include <cairn/catalog/verify.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/metadata/chunk_order.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/chunk_reader.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,6 +34,13 @@ inline cairn::metadata read_metadata(const std::string& checkpoint) {
     cairn::checkpoint_reader reader{cairn::file_store()};
     reader.reset(checkpoint);
     return reader.read_metadata();
+}
+
+/// The bytes of a value; nothing in a file of torch.save, where all values are in one pickle.
+inline std::optional<std::uint64_t> bytes_of(const cairn::metadata& m,
+                                             const cairn::value_metadata& v) {
+    if (m.format == cairn::checkpoint_format::torch_save) return {};
+    return v.at.length;
 }
 
 /// What `.metadata` says of the save, beside the content of the checkpoint.
@@ -72,7 +81,11 @@ public:
     explicit opened(std::string checkpoint) : path_(std::move(checkpoint)) {
         reader_.reset(path_);
         meta_ = reader_.read_metadata();
-        reader_.set_up_reader(meta_, {});
+        // A file of torch.save has one checksum for all of a storage: it is compared once, not with
+        // each piece.
+        cairn::storage_setup setup;
+        setup.checked = cairn::checks_of_pieces();
+        reader_.set_up_reader(meta_, setup);
     }
     const std::string& path() const { return path_; }
     const cairn::metadata& meta() const { return meta_; }
@@ -87,8 +100,8 @@ public:
             out.push_back({std::vector<std::byte>(n), where});
             auto const leaf = static_cast<std::uint32_t>(views.size());
             views.emplace_back(t.type, where.shape, out.back().bytes.data());
-            for (auto& i :
-                 cairn::create_read_items(fqn, leaf, t.chunks, std::span(std::addressof(where), 1)))
+            for (auto& i : cairn::create_read_items(fqn, leaf, t.chunks, order_of(fqn, t),
+                                                    std::span(std::addressof(where), 1)))
                 plan.items.push_back(std::move(i));
         }
         cairn::read_target target;
@@ -123,9 +136,16 @@ private:
             [&](auto done) { reader_.read_data(plan, target, std::move(done)); });
     }
 
+    const cairn::chunk_order& order_of(const std::string& fqn, const cairn::tensor_metadata& t) {
+        auto const known = orders_.find(fqn);
+        if (known != orders_.end()) return known->second;
+        return orders_.emplace(fqn, cairn::chunk_order(t.chunks)).first->second;
+    }
+
     std::string path_;
     cairn::checkpoint_reader reader_{cairn::file_store()};
     cairn::metadata meta_;
+    std::map<std::string, cairn::chunk_order> orders_{};  ///< Of tensors that were read.
 };
 
 /// Returns boxes of whole rows, in order, of about `limit` bytes each, or of more: none ends within
@@ -184,7 +204,9 @@ struct conversion {
     bool dry_run = false;
     std::string format{};  ///< Of the target: dcp, safetensors or torch; empty: by its name.
     bool skip_values = false;
-    std::uint64_t max_file_size = 0;  ///< 0: the writer's.
+    std::uint64_t max_file_size = 0;    ///< 0: the writer's.
+    std::vector<std::string> prefer{};  ///< Patterns of names, of those of tied weights.
+    bool checksums = false;             ///< In files of safetensors.
 };
 int convert(const conversion& c);
 

@@ -89,6 +89,18 @@ target target_of(const conversion& c) {
     return c.format == "torch" || (c.format.empty() && named) ? target::torch : target::dcp;
 }
 
+/// The members of `.metadata` that a target does not get.
+std::vector<std::string> members_lost(const cairn::metadata& m, target to) {
+    std::vector<std::string> lost;
+    for (auto const& name : m.unknown_members) {
+        constexpr std::string_view of_all = "Metadata.";
+        bool const kept = to == target::dcp && name.starts_with(of_all) &&
+                          m.foreign.members.contains(name.substr(of_all.size()));
+        if (!kept) lost.push_back(name);
+    }
+    return lost;
+}
+
 /// What the ranks of a conversion have to say.
 struct findings {
     std::set<std::string> unchecked{}, left_out{}, warnings{};
@@ -116,6 +128,8 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     cairn::safetensors_writer_options o;
     o.skip_values = c.skip_values;
     if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
+    o.checksums_in_files = c.checksums;
+    o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
     if (!c.to.ends_with(".safetensors"))
         o.add_files = [&](auto const& put) {
             for (auto const& name : others.names())
@@ -170,11 +184,15 @@ int convert(const conversion& c) {
         std::cerr << "cairn: '" << cairn::terminal_text(fqn)
                   << "' was not copied, because this version does not read it: "
                   << cairn::terminal_text(m.unsupported.at(fqn).type) << '\n';
-    for (auto const& name : m.unknown_members)
+    auto const lost_members = members_lost(m, to);
+    for (auto const& name : lost_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
     for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
-    return lost.empty() && found.left_out.empty() && m.unknown_members.empty() ? fine : finding;
+    for (auto const& name : others.unused())
+        std::cout << "not copied: '" << cairn::terminal_text(name)
+                  << "', which is no part of the checkpoint\n";
+    return lost.empty() && found.left_out.empty() && lost_members.empty() ? fine : finding;
 }
 
 }  // namespace tool

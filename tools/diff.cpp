@@ -74,7 +74,8 @@ public:
         }
     }
     void value(const std::string& fqn) {
-        bytes_ += a_.meta().value(fqn)->at.length + b_.meta().value(fqn)->at.length;
+        for (auto* of : {&a_, &b_})
+            bytes_ += bytes_of(of->meta(), *of->meta().value(fqn)).value_or(0);
         values_.push_back(fqn);
         if (bytes_ >= compared_at_once) finish();
     }

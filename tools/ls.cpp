@@ -2,9 +2,13 @@
 #include "checkpoint.hpp"
 #include "json.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <set>
+#include <string>
 
 namespace tool {
 
@@ -20,7 +24,7 @@ int ls(const std::string& checkpoint, bool as_json) {
     if (as_json) std::cout << "[";
     for (auto const& [fqn, entry] : m.entries) {
         std::set<std::string> files;
-        std::uint64_t bytes = 0;
+        std::optional<std::uint64_t> bytes = 0;
         std::size_t chunks = 0;
         std::string type = "value", shape;
         if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
@@ -30,15 +34,16 @@ int ls(const std::string& checkpoint, bool as_json) {
             bytes = static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(t->type);
             for (auto const& c : t->chunks) files.insert(c.at.file);
         } else {
-            auto const& at = std::get<cairn::value_metadata>(entry).at;
-            bytes = at.length;
-            files.insert(at.file);
+            auto const& v = std::get<cairn::value_metadata>(entry);
+            bytes = bytes_of(m, v);
+            files.insert(v.at.file);
         }
         if (!as_json) {
             std::cout << terminal_text(fqn) << "  " << type;
             if (!shape.empty())
                 std::cout << ' ' << shape << "  " << chunks << (chunks == 1 ? " chunk" : " chunks");
-            std::cout << "  " << bytes << " bytes ";
+            if (bytes) std::cout << "  " << *bytes << " bytes";
+            std::cout << ' ';
             for (auto const& f : files) std::cout << ' ' << terminal_text(f);
             std::cout << '\n';
             continue;
@@ -48,7 +53,8 @@ int ls(const std::string& checkpoint, bool as_json) {
                           ? "\"value\""
                           : "\"tensor\", \"dtype\": " + json_string(type) +
                                 ", \"shape\": " + shape + ", \"chunks\": " + std::to_string(chunks))
-                  << ", \"bytes\": " << bytes << ", \"files\": [";
+                  << ", \"bytes\": " << (bytes ? std::to_string(*bytes) : "null")
+                  << ", \"files\": [";
         bool first_file = true;
         for (auto const& f : files) {
             std::cout << (first_file ? "" : ", ") << json_string(f);

@@ -6,6 +6,8 @@
 
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/garbage.hpp>
+#include <cairn/detail/process_identity.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
@@ -64,6 +66,47 @@ BOOST_AUTO_TEST_CASE(garbage_of_an_ended_save_is_removed) {
     BOOST_TEST(did.bytes == would.bytes);
     BOOST_TEST(did.problems == 0u);
     BOOST_TEST((p.names() == p.names_of({1})));
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(cairn::collect_garbage(p.dir.string()).lines.empty());
+}
+
+/// Where a save was killed before it had published its intent.
+BOOST_AUTO_TEST_CASE(temporary_files_of_ended_publishers_are_garbage) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    auto stranger = cairn::detail::this_process();
+    stranger.boot = "of-another-host";
+    stranger.run = std::string(32, 'd');
+    auto const ended = cairn::detail::temporary_name(cairn::detail::this_process()),
+               alien = cairn::detail::temporary_name(stranger),
+               old_alien = cairn::detail::temporary_name(stranger);
+    auto const write = [](const fs::path& file) {
+        fs::create_directories(file.parent_path());
+        std::ofstream(file) << "1234";
+    };
+    for (auto const& file :
+         {p.dir / ended, p.at(1) / ended, p.dir / "new" / ended, p.at(1) / alien})
+        write(file);
+    auto const would = cairn::collect_garbage(p.dir.string(), true);
+    BOOST_TEST(would.files == 3u);
+    BOOST_TEST(would.bytes == 12u);
+    BOOST_TEST(would.directories == 1u);
+    BOOST_TEST(says(would, "would remove step_1/" + ended + " (4 bytes)"));
+    BOOST_TEST(says(would, "would remove new/ without files"));
+    BOOST_TEST(fs::exists(p.dir / ended));
+    write(p.at(1) / old_alien);
+    fs::last_write_time(p.at(1) / old_alien,
+                        fs::file_time_type::clock::now() - std::chrono::hours(25));
+    auto const did = cairn::collect_garbage(p.dir.string());
+    BOOST_TEST(did.files == 4u);
+    BOOST_TEST(did.directories == 1u);
+    BOOST_TEST(did.problems == 0u);
+    BOOST_TEST(says(did, "removed " + ended + " (4 bytes)"));
+    BOOST_TEST(says(did, "removed step_1/" + old_alien));
+    BOOST_TEST(!fs::exists(p.dir / ended));
+    BOOST_TEST(!fs::exists(p.at(1) / ended));
+    BOOST_TEST(!fs::exists(p.dir / "new"));
+    BOOST_TEST(fs::exists(p.at(1) / alien), "its publisher may be at work");
     BOOST_TEST(p.stands(1));
     BOOST_TEST(cairn::collect_garbage(p.dir.string()).lines.empty());
 }

@@ -6,7 +6,13 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/verify.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/format/pickle/writer.hpp>
+#include <cairn/format/torch/read_metadata.hpp>
+#include <cairn/format/torch/write_metadata.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
 
@@ -45,6 +51,16 @@ std::vector<float> numbers(std::size_t n) {
     std::vector<float> v(n);
     std::iota(v.begin(), v.end(), 1.0f);
     return v;
+}
+cairn::metadata metadata_of(const std::string& checkpoint) {
+    cairn::checkpoint_reader reader{cairn::file_store()};
+    reader.reset(checkpoint);
+    return reader.read_metadata();
+}
+/// What PyTorch reads.
+cairn::metadata pickle_of(const std::string& checkpoint) {
+    cairn::file_store place(checkpoint);
+    return cairn::format::torch::parse_metadata_pickle(cairn::read_whole(place, ".metadata"));
 }
 void damage(const fs::path& file, std::uint64_t at) {
     std::fstream f(file, std::ios::binary | std::ios::in | std::ios::out);
@@ -122,16 +138,96 @@ BOOST_AUTO_TEST_CASE(a_tied_weight_stays_one_and_names_keep_their_paths) {
         BOOST_TEST(r.left_out.empty());
     });
     BOOST_TEST((all_of(one) == all_of(two)));
-    cairn::checkpoint_reader reader{cairn::file_store()};
-    auto const meta_of = [&](const std::string& id) {
-        reader.reset(id);
-        return reader.read_metadata();
-    };
-    auto const a = meta_of(one), b = meta_of(two);
+    auto const a = metadata_of(one), b = metadata_of(two);
     BOOST_TEST((a.paths == b.paths));
     std::uint64_t bytes = 0;
     for (auto const& [name, size] : b.file_sizes) bytes += size;
     BOOST_TEST(bytes < 2 * w.size() * sizeof(float));
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_weight_of_any_format_is_exported_under_the_preferred_name) {
+    support::scratch s;
+    auto w = numbers(600);
+    auto v = w;
+    auto const second = cairn::tensor_view(cairn::dtype::f32, {300}, v.data() + 300);
+    cairn::state_dict const sd{
+        {"a", w}, {"b", w}, {"of_v", second}, {"of_v_too", second}, {"v", v}};
+    auto const dcp = (s.dir / "dcp").string(), pt = (s.dir / "m.pt").string();
+    (void)cairn::save(sd, dcp);
+    (void)cairn::save(sd, pt, cairn::torch_save_writer());
+    for (auto const& from : {dcp, pt}) {
+        auto const to = (s.dir / "export").string(), again = (s.dir / "again.pt").string();
+        cairn::safetensors_writer_options o;
+        o.prefers = [](std::string_view fqn) { return fqn == "b" || fqn == "of_v_too"; };
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            (void)cairn::convert(from, to, me, cairn::safetensors_writer(o));
+        });
+        std::string names;
+        for (auto const& [fqn, entry] : metadata_of(to).entries) names += fqn + ' ';
+        BOOST_TEST(names == "b of_v_too v ", from);
+        (void)cairn::convert(from, again, cairn::torch_save_writer());
+        BOOST_TEST((all_of(again) == all_of(from)));
+        BOOST_TEST(fs::file_size(again) < fs::file_size(pt) + 1000);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_metadata_has_besides_survives_conversions_between_checkpoints_of_dcp) {
+    support::scratch s;
+    for (auto const* source : {"megatron_subclass", "megatron", "other_forms"}) {
+        BOOST_TEST_CONTEXT(source) {
+            auto const from = (golden / source).string(), one = (s.dir / source / "one").string(),
+                       two = (s.dir / source / "two").string();
+            auto const wanted = metadata_of(from);
+            BOOST_TEST(!wanted.foreign.members.empty());
+            (void)cairn::convert(from, one);
+            cairn::run_ranks(
+                3, [&](cairn::thread_group::member& me) { (void)cairn::convert(one, two, me); });
+            for (auto const& to : {one, two}) {
+                BOOST_TEST((metadata_of(to).foreign == wanted.foreign));
+                // As PyTorch reads it.
+                BOOST_TEST((pickle_of(to).foreign == wanted.foreign));
+                BOOST_TEST(cairn::verify(cairn::file_store(to)).whole());
+            }
+        }
+    }
+    auto const m = metadata_of((s.dir / "megatron_subclass/two").string());
+    BOOST_TEST(m.foreign.name == "MCoreMetadata");
+    BOOST_TEST(m.foreign.module == "megatron.core.dist_checkpointing.strategies.torch");
+    BOOST_TEST(m.foreign.members.count("mcore_data") == 1u);
+    BOOST_TEST(metadata_of((s.dir / "other_forms/two").string()).foreign.name.empty());
+}
+
+BOOST_AUTO_TEST_CASE(planner_data_of_other_planners_survives_conversions) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();
+    auto w = numbers(60), v = numbers(6);
+    (void)cairn::save(cairn::state_dict{{"w", w}, {"v", v}}, one);
+    auto m = metadata_of(one);
+    m.save_id.clear();
+    namespace pickle = cairn::format::pickle;
+    pickle::writer p;
+    p.op('}');
+    p.mark();
+    p.string("w");
+    p.string("w");
+    p.op(0x85);
+    p.string("plan");
+    p.integer(7);
+    p.op('u');
+    auto const data = p.finish();
+    m.foreign.members["planner_data"] = data;
+    auto const bytes = cairn::format::torch::write_metadata_pickle(m);
+    std::ofstream(fs::path(one) / ".metadata", std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    BOOST_TEST(metadata_of(one).unknown_members.count("Metadata.planner_data") == 1u);
+    (void)cairn::convert(one, two);
+    auto const found = pickle_of(two);
+    BOOST_TEST(found.foreign.members.count("planner_data") == 1u);
+    BOOST_TEST((found.foreign == metadata_of(one).foreign));
+    BOOST_TEST((found.paths == metadata_of(one).paths));
+    BOOST_TEST(found.paths.size() == 1u);
+    BOOST_TEST(cairn::verify(cairn::file_store(two)).whole());
 }
 
 BOOST_AUTO_TEST_CASE(floats_become_another_dtype_and_only_what_is_wanted_is_converted) {

@@ -362,4 +362,26 @@ BOOST_AUTO_TEST_CASE(damaged_scales_are_an_error) {
     BOOST_TEST(why.find("a_scale") != why.npos, why);
 }
 
+BOOST_AUTO_TEST_CASE(a_weight_of_dcp_that_is_refused_is_not_said_to_have_an_unknown_dtype) {
+    cairn::memory_store store;
+    std::vector<std::int8_t> codes(6);
+    std::vector<float> scale(1), w(2);
+    cairn::save(cairn::state_dict{{"x.weight", codes}, {"x.weight_scale", scale}, {"w", w}}, "m",
+                store);
+    cairn::load_report report;
+    cairn::load_tree_options options;
+    options.report = &report;
+    auto const tree = cairn::load_tree("m", options, reader_of(store));
+    BOOST_TEST(tree.size() == 2u);
+    std::string said;
+    for (auto const& line : report.unverified) said += line + '\n';
+    BOOST_TEST(said.find("'x.weight': int8 with 'x.weight_scale'") != said.npos, said);
+    BOOST_TEST(said.find("this version of cairn does not know") == said.npos, said);
+    auto const why = failure_of([&] {
+        cairn::load(cairn::state_dict{{"x.weight", codes}}, "m", reader_of(store));
+    });
+    BOOST_TEST(why.find("no form of quantised weights") != why.npos, why);
+    BOOST_TEST(why.find("of a dtype that") == why.npos, why);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -111,6 +111,10 @@ int main(int argc, char** argv) {
         cairn::state_dict kind{{"step", 7}, {"w", 1.5}};
         cairn::save(kind, dir + "/kind");
         cairn::state_dict plain{{"step", 7}};
+        std::vector<float> weight{1, 2, 3, 4};
+        cairn::state_dict const tied{{"embed", weight}, {"head", weight}};
+        cairn::save(tied, dir + "/tied");
+
         cairn::save_options without_pickle;
         without_pickle.storage.torch_metadata = false;
         cairn::save(plain, dir + "/no_pickle", without_pickle);

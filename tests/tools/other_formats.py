@@ -4,14 +4,17 @@
 Usage: other_formats.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
 """
 import hashlib
+import io
 import json
 import pathlib
+import pickle
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import zipfile
-from program import GOLDEN, cairn, check, end, one_sentence, said
+from program import FIXTURES, GOLDEN, cairn, check, end, one_sentence, said
 
 
 def safetensors(tmp):
@@ -91,12 +94,33 @@ def conversions(tmp):
           (tmp / "hf again/model.safetensors.index.json").exists() and
           cairn("diff", GOLDEN / "formats/hf/transformers_sharded",
                 tmp / "hf again").returncode == 0, said(r))
+    consolidated = GOLDEN / "formats/hf/dcp_consolidated_2_files"
+    r = cairn("convert", consolidated, tmp / "consolidated")
+    check("convert: shards that were consolidated are named, and missing from nothing",
+          r.returncode == 0 and b"not copied: 'sharded/" in r.stdout and
+          not (tmp / "consolidated/sharded").exists() and
+          cairn("diff", consolidated, tmp / "consolidated").returncode == 0, said(r))
     r = cairn("convert", source, tmp / "values.safetensors")
     check("convert: values to safetensors", r.returncode == 2 and one_sentence(r) and
           b"skip" in r.stderr and not (tmp / "values.safetensors").exists(), said(r))
     r = cairn("convert", source, tmp / "values.safetensors", "--skip-values")
     check("convert: without values", r.returncode == 0 and
           (tmp / "values.safetensors").exists(), said(r))
+    check("ls: a value in a file of torch.save has no bytes of its own",
+          all((x["bytes"] is None) == (x["kind"] == "value") for x in names.values()) and
+          {"tensor", "value"} == {x["kind"] for x in names.values()} and
+          b"value  last.pt\n" in cairn("ls", source).stdout, cairn("ls", source).stdout)
+    r = cairn("convert", tmp / "all", tmp / "checked.safetensors", "--skip-values", "--checksums")
+    verified = cairn("verify", tmp / "checked.safetensors")
+    check("convert: checksums in a file on request", r.returncode == 0 and
+          verified.returncode == 0 and b"not checked" not in verified.stdout and b"not checked" in
+          cairn("verify", tmp / "values.safetensors").stdout, said(verified))
+    damaged = bytearray((tmp / "checked.safetensors").read_bytes())
+    damaged[-1] ^= 1
+    (tmp / "checked.safetensors").write_bytes(damaged)
+    r = cairn("verify", tmp / "checked.safetensors")
+    check("verify: finds a flipped byte of it", r.returncode == 1 and b"1 finding" in r.stdout,
+          said(r))
     r = cairn("convert", source, tmp / "never", "--dtype", "int8")
     check("convert: a dtype that is no float's", r.returncode == 2 and one_sentence(r) and
           b"--dtype" in r.stderr and not (tmp / "never").exists(), said(r))
@@ -137,12 +161,55 @@ def dequantised(tmp):
           cairn("diff", tmp / "block", tmp / "dequantised as dcp").returncode == 0, said(r))
 
 
+class AnyClass(pickle.Unpickler):
+    """Unpickles objects of classes that are not there: their members are those of a dict."""
+    def find_class(self, module, name):
+        def create(cls, *arguments): return dict.__new__(cls)
+        def keep(self, state): self.update(state if isinstance(state, dict) else {"state": state})
+        return type(name, (dict,), {"__new__": create, "__init__": lambda self, *a: None,
+                                    "__setstate__": keep, "__hash__": lambda self: id(self),
+                                    "full_name": f"{module}.{name}"})
+
+
+def members_of(metadata):
+    whole = AnyClass(io.BytesIO(metadata.read_bytes())).load()
+    return {**whole, "class": whole.full_name}
+
+
+def megatron(tmp):
+    r = cairn("reshard", GOLDEN / "megatron_subclass", tmp / "megatron", "--ranks", 2)
+    before, after = (members_of(x / ".metadata") for x in
+                     (GOLDEN / "megatron_subclass", tmp / "megatron"))
+    check("reshard: keeps the members and the class of Megatron's .metadata", r.returncode == 0 and
+          after["mcore_data"] == before["mcore_data"] == {
+              "decoder.w": {"nd_reformulated_orig_global_shape": (2, 3)}} and
+          after["class"] == before["class"] ==
+          "megatron.core.dist_checkpointing.strategies.torch.MCoreMetadata" and
+          after["planner_data"] == before["planner_data"], said(r))
+
+
+def tied(tmp):
+    made = subprocess.run([FIXTURES, tmp], capture_output=True)
+    check("the fixtures are written", made.returncode == 0, made.stderr)
+    for source, name in (tmp / "tied", "dcp"), (tmp / "tied.pt", "torch"):
+        if name == "torch": cairn("convert", tmp / "tied", source)
+        for wanted, more in ("embed", ()), ("head", ("--prefer", "h*")):
+            to = tmp / f"{name} {wanted}.safetensors"
+            r = cairn("convert", source, to, *more)
+            found = {x["fqn"] for x in json.loads(cairn("ls", to, "--json").stdout)}
+            check(f"convert: of tied names {wanted} is written, from {name}",
+                  r.returncode == 0 and found == {wanted} and
+                  b"is not stored: it is tied to '" + wanted.encode() in r.stdout, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
         verifications(pathlib.Path(d))
         conversions(pathlib.Path(d))
         dequantised(pathlib.Path(d))
+        megatron(pathlib.Path(d))
+        tied(pathlib.Path(d))
     sys.exit(end())
 
 

@@ -23,7 +23,9 @@ struct garbage_report {
 };
 
 namespace detail {
-CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run);
+/// @param directory  Of the root; empty: it is none of files.
+CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run,
+                                          const std::string& directory = {});
 }  // namespace detail
 
 /// Removes what interrupted saves and removals have left in a directory, in the directories

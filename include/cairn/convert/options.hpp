@@ -7,6 +7,7 @@
 #include <cairn/save/options.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/dequantising_reader.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <functional>
@@ -44,9 +45,7 @@ struct convert_options {
 
     bool converts(std::string_view fqn) const { return !wants || wants(fqn); }
     /// What the elements of a tensor become.
-    dtype type_of(dtype stored) const {
-        return floats_as && info(stored).kind == dtype_class::floating ? *floats_as : stored;
-    }
+    dtype type_of(dtype stored) const { return with_floats_as(stored, floats_as); }
 };
 
 struct convert_report {

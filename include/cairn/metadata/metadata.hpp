@@ -44,9 +44,12 @@ struct value_metadata {
 
 /// A tensor that this version cannot read, such as a quantised or sparse one.
 struct unsupported_tensor {
-    std::string type{};  ///< E.g. `torch.qint8`, `a sparse tensor`.
+    /// The name of a dtype, e.g. `torch.qint8`, or what it is in words, e.g. `a sparse tensor`.
+    std::string type{};
     index_vector shape{};
     std::set<std::string> files{};
+
+    bool is_of_unknown_dtype() const { return type.find(' ') == std::string::npos; }
     friend bool operator==(const unsupported_tensor&, const unsupported_tensor&) = default;
 };
 
@@ -55,6 +58,15 @@ enum class checkpoint_format : std::uint8_t {
     torch_dcp,    ///< PyTorch's DCP: each item is a torch.save stream.
     safetensors,  ///< The location of a chunk is that of its elements.
     torch_save,   ///< One file of torch.save.
+};
+
+/// What the object in PyTorch's `.metadata` has besides the members of `Metadata` that cairn knows.
+/// A conversion to PyTorch's format copies it.
+struct foreign_metadata {
+    std::string module{}, name{};  ///< Of a subclass of `Metadata`; empty: there is none.
+    /// By name: a pickle of each, which is copied and never executed.
+    std::map<std::string, std::vector<std::byte>, std::less<>> members{};
+    friend bool operator==(const foreign_metadata&, const foreign_metadata&) = default;
 };
 
 /// The contents of a checkpoint. DCP's `Metadata`, with the storage data folded into chunks.
@@ -72,8 +84,10 @@ struct metadata {
     /// Tensors that cannot be loaded, although everything else can. cairn writes none.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
-    /// not None. They are ignored. Set only in metadata that was read from a pickle.
+    /// not None. A load ignores them. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};
+    /// Those of `Metadata` itself, also where they are None. Set as `unknown_members`.
+    foreign_metadata foreign{};
     /// Files of stored bytes that belong to no entry. Set only in metadata that was read from a
     /// pickle.
     std::set<std::string, std::less<>> spare_files{};

@@ -121,6 +121,10 @@ private:
     std::unique_ptr<state> s_;
 };
 
+/// Returns what loads of one checkpoint have in common that read payloads piece by piece, e.g. a
+/// conversion's: see `storage_setup::checked`. A checksum of a whole payload is then compared once.
+CAIRN_DECL std::shared_ptr<detail::checked_payloads> checks_of_pieces();
+
 }  // namespace cairn
 
 #ifdef CAIRN_HEADER_ONLY

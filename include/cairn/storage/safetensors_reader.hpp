@@ -25,9 +25,10 @@ namespace cairn {
 /// Names that begin with `.` are no part of it.
 ///
 /// Tensors have the dtypes of @ref format::safetensors::dtypes; there are no values. An index
-/// that cairn has written has a checksum of each tensor, which a load of the whole tensor compares;
-/// parts, and files without such an index, are reported as unverified, and a file that is replaced
-/// while it is read is then noticed only if its size differs.
+/// that cairn has written has a checksum of each tensor, as a file has if it was asked for
+/// (`checksums_in_files`): a load of the whole tensor compares it; parts, and files without
+/// checksums, are reported as unverified, and a file that is replaced while it is read is then
+/// noticed only if its size differs.
 ///
 /// The coordinator reads the headers, several at a time. One load at a time.
 class safetensors_reader : public chunk_reader {

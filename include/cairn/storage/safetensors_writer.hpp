@@ -7,11 +7,13 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
+#include <cairn/tensor/dtype.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +29,15 @@ struct safetensors_writer_options {
     std::uint64_t max_file_size = 5'000'000'000;
     /// `__metadata__` of each file, besides `format`, which is `pt` unless this says otherwise.
     std::map<std::string, std::string, std::less<>> text{};
+    /// What floating-point elements become, e.g. bfloat16: rounded to nearest even, as PyTorch's
+    /// `to()` does. Integers and bools stay as they are, and all elements by default.
+    std::optional<dtype> floats_as{};
+    /// Of the names of a tied weight, the first for which this returns true is stored; otherwise
+    /// the first one of the state.
+    std::function<bool(std::string_view fqn)> prefers{};
+    /// The CRC-32 of each tensor also stands in the `__metadata__` of its file, as `cairn_crc32`,
+    /// which other readers ignore. Otherwise only an index has them, and a single file has none.
+    bool checksums_in_files = false;
     /// Leaves out values, which the format does not have. Otherwise they are errors.
     bool skip_values = false;
     /// False: fail if something has the name already.
@@ -58,8 +69,7 @@ struct safetensors_writer_options {
 /// whole pages; the rest, and everything over other stores, it puts aside in the hidden directory,
 /// from where the coordinator moves it. Tensors of which a rank holds many short stretches, as
 /// columns are, are thus written twice; the report says how much that was. The index has the CRC-32
-/// of each tensor. Tied weights are stored under one name only, the first one of the state; the
-/// report names the others.
+/// of each tensor. Tied weights are stored under one name only; the report names the others.
 ///
 /// The store must be a @ref RenamingStore.
 class safetensors_writer : public detail::layout_writer {

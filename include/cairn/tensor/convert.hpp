@@ -8,6 +8,9 @@
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
 
+#include <optional>
+#include <string>
+
 namespace cairn {
 
 /// True if @ref convert_elements supports the pair: any dtype to itself, real to real, real to
@@ -16,6 +19,20 @@ constexpr bool can_convert(dtype from, dtype to) noexcept {
     auto const is = [](dtype d, dtype_class c) { return info(d).kind == c; };
     if (is(from, dtype_class::packed) || is(to, dtype_class::packed)) return from == to;
     return !is(from, dtype_class::complex) || is(to, dtype_class::complex);
+}
+
+/// What becomes of a dtype where floating-point elements are written as others: integers, bools,
+/// complex and packed elements stay as they are.
+/// @param floats  A floating-point dtype, or nothing: all stay.
+constexpr dtype with_floats_as(dtype stored, std::optional<dtype> floats) noexcept {
+    return floats && info(stored).kind == dtype_class::floating ? *floats : stored;
+}
+/// @throws error errc::invalid_argument if it is a dtype, and not a floating-point one
+inline void check_floats_as(std::optional<dtype> floats) {
+    if (floats && info(*floats).kind != dtype_class::floating)
+        throw error(errc::invalid_argument,
+                    {.expected = "a floating-point dtype as floats_as, e.g. bfloat16",
+                     .found = std::string(name_of(*floats))});
 }
 
 /// Copies and converts elements as PyTorch's `copy_` does: floats round to nearest even and

@@ -9,6 +9,10 @@ RETENTION = "catalog/impl/retention.ipp"
 WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
+    Defect("temporaries-are-no-garbage", "catalog/impl/garbage.ipp",
+           "!directory.empty() && collect_temporaries(",
+           "!directory.empty() && !PLANTED && collect_temporaries(",
+           by="catalog:catalog_garbage", wrong="what a killed publisher has left stays"),
     Defect("why-not-quarantined-is-unsaid", "catalog/impl/whole.ipp",
            "if (!warnings.empty()) found +=", "if (!warnings.empty() && !PLANTED) found +=",
            by="catalog", wrong="nobody learns what is in the way"),

@@ -27,6 +27,10 @@ DEFECTS = [
     Defect("dtypes-of-ranks-without-a-shard-count", TABLE,
            "if (!first.typed) first = claimed;", "if (!PLANTED && !first.typed) first = claimed;",
            by="planner:plan_table", wrong="a rank is named that knows nothing of the tensor"),
+    Defect("chunks-end-where-the-last-one-does", "metadata/chunk_order.hpp",
+           "p.end = most_end = std::max(most_end, p.end);",
+           "p.end = most_end = PLANTED ? p.end : std::max(most_end, p.end);",
+           by="planner:read_items", wrong="of chunks that end out of order some are not read"),
     Defect("replicas-unbalanced", TABLE,
            "if (by == replica_writer::least_loaded && load[h.rank] < load[best.rank]) best = h;",
            "if (by == replica_writer::least_loaded && !PLANTED && "

@@ -11,6 +11,7 @@ FILES = "storage/detail/target_files.hpp"
 WRITER = "storage/detail/target_writer.hpp"
 BY = "storage:safetensors_writing"
 COMMIT = "storage:safetensors_commit"
+OPTIONS = "storage:safetensors_options"
 
 DEFECTS = [
     Defect("dtypes-in-order-of-names", LAYOUT,
@@ -85,6 +86,18 @@ DEFECTS = [
            "if (at.tag(marker_) != marker_tag_) return false;",
            "if (PLANTED || at.tag(marker_) != marker_tag_) return false;",
            by=COMMIT, wrong="a save that has committed says that it failed"),
+    Defect("floats-keep-their-dtype", "storage/impl/safetensors_writer.ipp",
+           "return with_floats_as(held, options.floats_as);",
+           "return PLANTED ? held : with_floats_as(held, options.floats_as);",
+           by=OPTIONS, wrong="an export has the dtypes of the state, whatever was asked for"),
+    Defect("preferred-name-is-not-stored", SHARES,
+           "t.stored_as = at->second;", "if (!PLANTED) t.stored_as = at->second;",
+           by=OPTIONS, wrong="of tied names the first one is exported, whichever is preferred"),
+    Defect("checksums-in-files-unread", "storage/detail/safetensors_files.hpp",
+           "auto const crcs = format::safetensors::checksums_in(all[i].text);",
+           "auto const crcs = PLANTED ? format::safetensors::tensor_crcs() : "
+           "format::safetensors::checksums_in(all[i].text);",
+           by=OPTIONS, wrong="damage of a file with checksums is not found"),
     Defect("values-of-others-unread", WRITER,
            "for (auto const rank : elsewhere_) read_values(rank);",
            "if (!PLANTED) for (auto const rank : elsewhere_) read_values(rank);",

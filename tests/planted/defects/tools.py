@@ -7,6 +7,13 @@ NAME_MAP = "tools/report/name_map.hpp"
 HTML = "tools/report/html.hpp"
 
 DEFECTS = [
+    Defect("storage-read-for-each-piece", "tools/checkpoint.hpp",
+           "setup.checked = cairn::checks_of_pieces();",
+           "if (!PLANTED) setup.checked = cairn::checks_of_pieces();",
+           by="tools", wrong="cat and diff read a file of torch.save once for each piece"),
+    Defect("copies-are-not-synced", "tools/beside.hpp",
+           "file.finish(true);", "file.finish(!PLANTED);",
+           by="tools", wrong="a crash leaves empty copies beside a checkpoint"),
     Defect("last-row-is-as-thick-as-the-others", TREEMAP,
            "extent = std::max(0.0, extent - thickness);",
            "extent = std::max(0.0, extent - (PLANTED ? 0.9 : 1) * thickness);",

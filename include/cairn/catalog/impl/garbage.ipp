@@ -8,6 +8,7 @@
 #include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/printable.hpp>
 #include <cairn/storage/detail/ended_places.hpp>
@@ -160,10 +161,36 @@ inline void collect_working_places(erased_store& place, const std::string& prefi
     }
 }
 
-/// @param id       Empty for the root itself.
-/// @param emptied  Receives the id if the place has no files left.
-inline void collect_garbage_of(erased_store& root, const std::string& id, bool dry_run,
-                               garbage_report& report, std::vector<std::string>& emptied) {
+/// Removes the temporary files that publishers which have ended have left in a directory.
+/// @return whether there were some
+inline bool collect_temporaries(const std::string& directory, const std::string& prefix,
+                                bool dry_run, garbage_report& report) {
+    auto const found = temporaries_in(directory);
+    if (found.empty()) return false;
+    std::int64_t now = 0;  // in seconds
+    if (!dry_run) {        // a publisher removes them
+        file_store place(directory);
+        storage_clock const clock(place);
+        now = modification_times(place.list()).of(clock.name()) / 1'000'000'000;
+    }
+    std::set<std::string> there;
+    for (auto& one : temporaries_in(directory)) there.insert(std::move(one.name));
+    for (auto const& one : found) {
+        if (!one.is_stale(now) || (!dry_run && there.contains(one.name))) continue;
+        ++report.files;
+        report.bytes += one.size;
+        report.lines.push_back((dry_run ? "would remove " : "removed ") + prefix + one.name + " (" +
+                               std::to_string(one.size) + " bytes)");
+    }
+    return true;
+}
+
+/// @param id         Empty for the root itself.
+/// @param directory  Of the root; empty: it has none.
+/// @param emptied    Receives the id if the place has no files left.
+inline void collect_garbage_of(erased_store& root, const std::string& id,
+                               const std::string& directory, bool dry_run, garbage_report& report,
+                               std::vector<std::string>& emptied) {
     auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
     auto const stays = [&] {
         ++report.problems;
@@ -174,6 +201,9 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
     try {
         auto place = id.empty() ? root : root.at(id);
         collect_working_places(place, prefix, dry_run, report);
+        bool const had_temporaries =
+            !directory.empty() && collect_temporaries(id.empty() ? directory : directory + "/" + id,
+                                                      prefix, dry_run, report);
         auto const before = place.list();
         for (auto const& info : before)
             if (is_intent_name(info.name))
@@ -186,7 +216,7 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
             ++report.problems;
             report.lines.push_back(terminal_text(w));
         }
-        if (id.empty() || !is_left_empty(noting, id, !before.empty())) return;
+        if (id.empty() || !is_left_empty(noting, id, had_temporaries || !before.empty())) return;
         if (!dry_run) root.remove_place(id);
         emptied.push_back(id);
     } catch (const error& e) {
@@ -199,11 +229,13 @@ inline void collect_garbage_of(erased_store& root, const std::string& id, bool d
     }
 }
 
-CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
+CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run,
+                                          const std::string& directory) {
     garbage_report report;
     std::vector<std::string> emptied;
-    collect_garbage_of(root, {}, dry_run, report, emptied);
-    for (auto const& id : root.places()) collect_garbage_of(root, id, dry_run, report, emptied);
+    collect_garbage_of(root, {}, directory, dry_run, report, emptied);
+    for (auto const& id : root.places())
+        collect_garbage_of(root, id, directory, dry_run, report, emptied);
     if (emptied.empty()) return report;
     // A place that contains other directories or links stays.
     std::set<std::string> left;
@@ -227,8 +259,8 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run) {
 }  // namespace detail
 
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run) {
-    return detail::collect_garbage(
-        detail::erased_store(file_store(directory).syncing_where_it_can()), dry_run);
+    auto const root = file_store(directory).syncing_where_it_can();
+    return detail::collect_garbage(detail::erased_store(root), dry_run, root.directory());
 }
 
 }  // namespace cairn

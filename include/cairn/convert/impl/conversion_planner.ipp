@@ -4,14 +4,17 @@
 
 #include <cairn/convert/detail/conversion_planner.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/mesh.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,18 +31,21 @@ CAIRN_DECL conversion_planner::~conversion_planner() = default;
 CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, bool coordinator) {
     rank_ = rank;
     coordinator_ = coordinator;
+    check_floats_as(options_.floats_as);
     pieces_ = std::make_unique<source_pieces>(from_.store, from_.id, options_.dequantise);
     check_stored_bytes(pieces_->meta(),
                        [&](std::string_view fqn) { return options_.converts(fqn); });
 }
 
-/// Where a tensor of DCP's is stored, if that is one place: names of a tied weight have the same.
-inline std::pair<std::string, std::uint64_t> place_of(const metadata& m, const tensor_metadata& t) {
-    if (m.format != checkpoint_format::torch_dcp || t.chunks.size() == 0) return {};
+/// The file where the elements of a tensor begin, the item there, and the byte in it: names of a
+/// tied weight have the same. Without a file in formats that have no ties.
+using stored_place = std::tuple<std::string, std::uint64_t, std::uint64_t>;
+inline stored_place place_of(const metadata& m, const tensor_metadata& t) {
+    if (m.format == checkpoint_format::safetensors || t.chunks.size() == 0) return {};
     auto const at = t.chunks.location(0);
-    return {at.file, at.offset};
+    return {at.file, at.offset, at.layout ? at.layout->payload_offset : 0};
 }
-/// Whether two names of DCP's are one weight.
+/// Whether two names are one weight.
 inline bool are_tied(const tensor_metadata& a, const tensor_metadata& b) {
     return a.type == b.type && a.shape == b.shape && a.requires_grad == b.requires_grad &&
            a.chunks == b.chunks;
@@ -48,7 +54,7 @@ inline bool are_tied(const tensor_metadata& a, const tensor_metadata& b) {
 CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     auto const& m = pieces_->meta();
     save_plan plan;
-    std::map<std::pair<std::string, std::uint64_t>, std::pair<const std::string*, int>> first;
+    std::map<stored_place, std::pair<const std::string*, int>> first;
     int turn = 0;
     for (auto const& [fqn, entry] : m.entries) {
         if (!options_.converts(fqn)) continue;
@@ -59,7 +65,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
             continue;
         }
         std::string tied_to;
-        if (auto const place = place_of(m, *t); !place.first.empty()) {
+        if (auto const place = place_of(m, *t); !std::get<0>(place).empty()) {
             auto const [known, fresh] = first.try_emplace(place, &fqn, usual_rank);
             auto const* other = fresh ? nullptr : m.tensor(*known->second.first);
             if (other != nullptr && are_tied(*other, *t)) {
@@ -96,7 +102,9 @@ CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::stri
 
 CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::create_global_save_plan(
     std::vector<save_plan> all) {
-    return usual_.create_global_save_plan(std::move(all));
+    auto out = usual_.create_global_save_plan(std::move(all));
+    out.second.foreign = pieces_->meta().foreign;
+    return out;
 }
 
 CAIRN_DECL item_data conversion_planner::resolve_data(const write_item& item) {

@@ -86,13 +86,26 @@ inline std::uint64_t bytes_of(const target_tensor& t) {
     return static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
 }
 
+/// The member of `__metadata__` with checksums.
+inline constexpr std::string_view crcs_key = "cairn_crc32";
+
+inline std::string crcs_text(const target_file& file, const tensor_crcs& crcs) {
+    std::string json = "{";
+    for (auto const& t : file.tensors)
+        json += (json.size() == 1 ? "" : ",") + json_text(t.fqn) + ":" +
+                std::to_string(crcs.find(t.fqn)->second);
+    return json += "}";
+}
+
+/// @param crcs  Null: there are none.
 inline std::string header_of(const target_file& file, const header_text& text,
-                             std::span<const dtype_entry* const> entries) {
+                             std::span<const dtype_entry* const> entries, const tensor_crcs* crcs) {
     std::string json = "{\"__metadata__\":{";
     auto const* comma = "";
     auto const add = [&](std::string_view key, std::string_view what) {
         json += std::exchange(comma, ",") + json_text(key) + ":" + json_text(what);
     };
+    if (crcs != nullptr) add(crcs_key, crcs_text(file, *crcs));
     if (!text.contains("format")) add("format", "pt");
     for (auto const& [key, what] : text) add(key, what);
     json += "}";
@@ -112,6 +125,20 @@ inline std::string header_of(const target_file& file, const header_text& text,
     json += "}";
     json.append((8 - json.size() % 8) % 8, ' ');
     return json;
+}
+
+inline std::vector<std::byte> head_of(std::string_view json) {
+    cairn::detail::wire_writer w;
+    w.u64(json.size());
+    w.raw(std::as_bytes(std::span(json)));
+    return w.take();
+}
+
+/// A checksum of a tensor, in JSON.
+inline void add_crc(tensor_crcs& to, const std::string& fqn, const json::event& e) {
+    if (e.kind != kind::number || !e.number || *e.number > UINT32_MAX ||
+        !to.emplace(fqn, static_cast<std::uint32_t>(*e.number)).second)
+        malformed(fqn, "one CRC-32 of each tensor", "another value");
 }
 
 inline std::string number_in_name(std::size_t n) {
@@ -135,8 +162,15 @@ CAIRN_DECL bool is_target_name(std::string_view name) {
 }
 
 CAIRN_DECL target lay_out_file(std::string name, std::vector<target_tensor> tensors,
-                               const header_text& text) {
+                               const header_text& text, bool checksums) {
     impl::check_names(tensors);
+    if (text.contains(impl::crcs_key))
+        throw error(errc::invalid_argument,
+                    {.file = std::move(name),
+                     .expected = "text for __metadata__ without '" + std::string(impl::crcs_key) +
+                                 "', which has the checksums of a file",
+                     .found = "that of another file, perhaps",
+                     .remedy = "leave it out, and set checksums_in_files"});
     struct row {
         const dtype_entry* entry;
         target_tensor* tensor;
@@ -153,24 +187,43 @@ CAIRN_DECL target lay_out_file(std::string name, std::vector<target_tensor> tens
         entries.push_back(r.entry);
         out.tensors.push_back(std::move(*r.tensor));
     }
-    auto const json = impl::header_of(out, text, entries);
+    tensor_crcs longest;
+    if (checksums)
+        for (auto const& t : out.tensors) longest.emplace(t.fqn, UINT32_MAX);
+    auto const json = impl::header_of(out, text, entries, checksums ? &longest : nullptr);
     if (json.size() > max_header)
         throw error(errc::unsupported,
                     {.file = out.name,
                      .expected = "a header of at most " + std::to_string(max_header) + " bytes",
                      .found = std::to_string(json.size()),
                      .remedy = "write smaller files, which have fewer tensors each"});
-    cairn::detail::wire_writer w;
-    w.u64(json.size());
-    w.raw(std::as_bytes(std::span(json)));
-    out.head = w.take();
+    out.head = impl::head_of(json);
     out.size = out.head.size();
     for (auto& t : out.tensors) t.offset = std::exchange(out.size, out.size + impl::bytes_of(t));
     return out;
 }
 
+CAIRN_DECL std::vector<std::byte> head_with_checksums(const target& file, const header_text& text,
+                                                      const tensor_crcs& crcs) {
+    std::vector<const dtype_entry*> entries;
+    for (auto const& t : file.tensors) entries.push_back(impl::entry_of(t.type));
+    auto json = impl::header_of(file, text, entries, &crcs);
+    json.resize(file.head.size() - length_bytes, ' ');
+    return impl::head_of(json);
+}
+
+CAIRN_DECL tensor_crcs checksums_in(const header_text& text) {
+    tensor_crcs all;
+    auto const found = text.find(impl::crcs_key);
+    if (found != text.end())
+        json::read(std::as_bytes(std::span(found->second)),
+                   impl::in_object(
+                       [&](json::path at, const json::event& e) { impl::add_crc(all, at[0], e); }));
+    return all;
+}
+
 CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::uint64_t max_size,
-                                       const header_text& text) {
+                                       const header_text& text, bool checksums) {
     impl::check_names(tensors);
     std::vector<std::vector<target_tensor>> files;
     std::vector<target_tensor> current;
@@ -194,7 +247,7 @@ CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::
         auto name = files.size() == 1 ? std::string(single_name)
                                       : "model-" + impl::number_in_name(i + 1) + "-of-" +
                                             impl::number_in_name(files.size()) + ".safetensors";
-        out.push_back(lay_out_file(std::move(name), std::move(files[i]), text));
+        out.push_back(lay_out_file(std::move(name), std::move(files[i]), text, checksums));
     }
     return out;
 }
@@ -231,9 +284,7 @@ CAIRN_DECL index_notes decode_notes(std::span<const std::byte> index) {
                    if (at.size() == 3 && at[2] == "save_id" && e.kind == impl::kind::text) {
                        notes.save_id = e.text;
                    } else if (at.size() == 4 && at[2] == "crc32") {
-                       if (e.kind != impl::kind::number || !e.number || *e.number > UINT32_MAX ||
-                           !notes.crcs.emplace(at[3], static_cast<std::uint32_t>(*e.number)).second)
-                           impl::malformed(at[3], "one CRC-32 of each tensor", "another value");
+                       impl::add_crc(notes.crcs, at[3], e);
                    }
                }));
     return notes;

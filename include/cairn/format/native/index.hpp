@@ -26,6 +26,7 @@ namespace impl {
 /// Returns an estimate of the size of `.metadata`, rather too large than too small.
 inline std::size_t usual_bytes(const metadata& m) {
     std::size_t n = 4096;
+    for (auto const& [name, pickle] : m.foreign.members) n += name.size() + pickle.size();
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         n += 128 + 4 * fqn.size() + (t != nullptr ? 64 * t->chunks.size() : 0);
@@ -103,6 +104,11 @@ inline metadata_file parse_metadata_file(std::span<const std::byte> bytes) {
     }
     f.torch_metadata = !std::ranges::equal(pickle, no_torch_metadata());
     f.pickle_bytes = pickle.size();
+    if (f.torch_metadata && torch::metadata_writer::has_foreign(pickle)) {
+        auto m = torch::parse_metadata_pickle(pickle);
+        f.meta.unknown_members = std::move(m.unknown_members);
+        f.meta.foreign = std::move(m.foreign);
+    }
     return f;
 }
 

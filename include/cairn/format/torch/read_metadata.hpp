@@ -3,7 +3,10 @@
 #define CAIRN_FORMAT_TORCH_READ_METADATA_HPP
 
 #include <cairn/detail/counted.hpp>
+#include <cairn/detail/utf8.hpp>
+#include <cairn/format/pickle/copy.hpp>
 #include <cairn/format/pickle/reader.hpp>
+#include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -24,7 +27,7 @@ namespace cairn::format::torch {
 /// Turns the pickle of `.metadata` into @ref metadata (docs/format.md; DCP's metadata.py of PyTorch
 /// 1.13 to 2.14). Classes are recognised by name, in any module of PyTorch; any other class is
 /// refused, except a subclass of `Metadata`, e.g. Megatron-Core's, which is recognised by its
-/// members.
+/// members. What that has besides is kept for conversions.
 class metadata_reader {
 public:
     explicit metadata_reader(const pickle::tree& t) : t_(t), unfolding_(t.source_bytes) {}
@@ -32,6 +35,7 @@ public:
     metadata read() {
         auto const top = is_subclass_of_metadata(t_.root) ? members_of(t_.root, "Metadata")
                                                           : instance(t_.root, "Metadata");
+        keep_foreign(top);
         read_locations(member(top, "storage_data"));
         read_entries(member(top, "state_dict_metadata"));
         if (auto const p = find(top, "planner_data"); p && t_.kind(*p) != kind::none)
@@ -97,6 +101,32 @@ private:
         m.state = t_.children(t_.children(i)[2]);
         return find(m, "state_dict_metadata") && find(m, "storage_data");
     }
+    /// Keeps what DCP's class does not have.
+    void keep_foreign(const members& top) {
+        if (class_of(t_.root) != "Metadata" && t_.is_created(t_.root)) {
+            auto const [in, name] = t_.class_parts(t_.children(t_.root)[0]);
+            if (name.find('\n') == name.npos) {
+                m_.foreign.module = in;
+                m_.foreign.name = name;
+            }
+        }
+        for (std::size_t k = 0; k + 1 < top.state.size(); k += 2) {
+            if (t_.kind(top.state[k]) != kind::string) continue;
+            auto const name = t_.text(top.state[k]);
+            if (std::find(top.names.begin(), top.names.end(), name) == top.names.end())
+                keep(name, top.state[k + 1]);
+        }
+    }
+    void keep(std::string_view name, id what) {
+        if (detail::find_not_utf8(name) != name.npos) return;
+        pickle::writer w;
+        try {
+            pickle::copier(t_, unfolding_, w)(what);
+        } catch (const error&) {  // what a tree does not have
+            return;
+        }
+        m_.foreign.members.insert_or_assign(std::string(name), w.finish());
+    }
     /// @param as  The class whose members it has, and maybe more.
     members members_of(id i, std::string_view as) {
         static constexpr std::array<std::pair<std::string_view, member_names>, 6> forms{{
@@ -151,6 +181,7 @@ private:
         if (!i) bad("no member '" + std::string(name) + "'");
         return *i;
     }
+    bool is_sequence(id i) const { return t_.kind(i) == kind::tuple || t_.kind(i) == kind::list; }
     std::span<const id> dict(id i) const {
         if (t_.kind(i) != kind::dict) refuse(i, "dict");
         return t_.children(i);
@@ -172,8 +203,7 @@ private:
             if (args.empty()) return {};
             i = args[0];
         }
-        if ((t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) || t_.children(i).size() > 64)
-            bad("something that is not a shape");
+        if (!is_sequence(i) || t_.children(i).size() > 64) bad("something that is not a shape");
         index_vector s;
         auto const numbers = t_.children(i);
         unfolding_.spend(numbers.size() * sizeof(std::int64_t));
@@ -309,18 +339,23 @@ private:
             auto const fqn = t_.text(d[k]);
             unfolding_.spend(fqn.size());
             auto const entry = m_.entries.find(fqn);
-            // The path of an unsupported or absent entry: no load needs it.
-            if (entry == m_.entries.end()) continue;
+            if (entry == m_.entries.end()) {
+                // The path of an unsupported or absent entry: no load needs it.
+                all = all && is_sequence(d[k + 1]);
+                continue;
+            }
             if (auto p = path(fqn, d[k + 1]))
                 m_.paths.insert_or_assign(entry->first, std::move(*p));
             else
                 all = false;
         }
-        if (!all) m_.unknown_members.insert("Metadata.planner_data");
+        if (all) return;
+        m_.unknown_members.insert("Metadata.planner_data");
+        keep("planner_data", i);
     }
     /// Returns the path if its elements, joined by dots, are the key.
     std::optional<key_path> path(std::string_view fqn, id i) const {
-        if (t_.kind(i) != kind::tuple && t_.kind(i) != kind::list) return {};
+        if (!is_sequence(i)) return {};
         auto const steps = t_.children(i);
         if (steps.size() > most_path_steps)
             beyond_limits("a path of more than " + std::to_string(most_path_steps) + " steps");

@@ -3,7 +3,10 @@
 #define CAIRN_FORMAT_TORCH_WRITE_METADATA_HPP
 
 #include <cairn/detail/name_numbers.hpp>
+#include <cairn/format/pickle/copy.hpp>
+#include <cairn/format/pickle/reader.hpp>
 #include <cairn/format/pickle/writer.hpp>
+#include <cairn/format/unfolding.hpp>
 #include <cairn/metadata/detail/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
@@ -37,14 +40,39 @@ public:
         return w.p_.finish();
     }
 
+    /// Whether a pickle that was written so has what @ref foreign_metadata keeps: these members are
+    /// its first.
+    static bool has_foreign(std::span<const std::byte> pickle) {
+        metadata_writer w;
+        w.begin_instance(w.metadata_);
+        w.p_.op('}');
+        w.p_.mark();
+        w.name(first_member);
+        auto usual = w.p_.finish();
+        usual.pop_back();  // the end of a pickle
+        return !std::ranges::equal(usual, pickle.first(std::min(usual.size(), pickle.size())));
+    }
+
 private:
     static constexpr const char* module = "torch.distributed.checkpoint.metadata";
+    static constexpr std::string_view first_member = "state_dict_metadata";
 
     void run(const metadata& m) {
-        begin_instance(metadata_);
+        if (m.foreign.name.empty()) {
+            begin_instance(metadata_);
+        } else {
+            named_global subclass{m.foreign.module, m.foreign.name};
+            begin_instance(subclass);
+        }
         p_.op('}');
         p_.mark();
-        name("state_dict_metadata");
+        for (auto const& [member, bytes] : m.foreign.members) {
+            name(member);
+            auto const t = pickle::reader::read(bytes);
+            unfolding budget(bytes.size());
+            pickle::copier(t, budget, p_)(t.root);
+        }
+        name(first_member);
         mapping(m.entries.size(), [&] {
             for (auto const& [fqn, entry] : m.entries) {
                 name(fqn);
@@ -54,23 +82,10 @@ private:
                     begin_instance(value_);
             }
         });
-        name("planner_data");
-        if (m.paths.empty()) {
-            p_.none();
-        } else {
-            mapping(m.paths.size(), [&] {
-                for (auto const& [fqn, steps] : m.paths) {
-                    name(fqn);
-                    p_.begin_tuple(steps.size());
-                    for (auto const& e : steps) {
-                        if (auto const* i = std::get_if<std::int64_t>(&e))
-                            p_.integer(*i);
-                        else
-                            name(std::get<std::string>(e));
-                    }
-                    p_.end_tuple(steps.size());
-                }
-            });
+        if (!m.foreign.members.contains(
+                "planner_data")) {  // otherwise that has the paths, and more
+            name("planner_data");
+            paths(m);
         }
         name("storage_data");
         std::size_t places = 0;
@@ -89,6 +104,23 @@ private:
         p_.none();
         p_.op('u');
         p_.op('b');
+    }
+
+    void paths(const metadata& m) {
+        if (m.paths.empty()) return p_.none();
+        mapping(m.paths.size(), [&] {
+            for (auto const& [fqn, steps] : m.paths) {
+                name(fqn);
+                p_.begin_tuple(steps.size());
+                for (auto const& e : steps) {
+                    if (auto const* i = std::get_if<std::int64_t>(&e))
+                        p_.integer(*i);
+                    else
+                        name(std::get<std::string>(e));
+                }
+                p_.end_tuple(steps.size());
+            }
+        });
     }
 
     /// Writes a mapping whose items `fill` writes; large ones as one batch, as readers accept.

@@ -28,10 +28,9 @@ CAIRN_DECL const value_metadata* metadata::value(std::string_view fqn) const {
 CAIRN_DECL void metadata::check_supported(std::string_view fqn) const {
     auto const it = unsupported.find(fqn);
     if (it == unsupported.end()) return;
-    throw error(errc::unsupported,
-                {.fqn = it->first,
-                 .expected = "a dense tensor of a dtype that this version of cairn knows",
-                 .found = it->second.type});
+    throw error(errc::unsupported, {.fqn = it->first,
+                                    .expected = "a tensor that this version of cairn reads",
+                                    .found = it->second.type});
 }
 
 }  // namespace cairn

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Replaces a small file in one step, by renaming a temporary file beside it.
 namespace cairn::detail {
@@ -59,6 +60,19 @@ using open_directory = std::unique_ptr<DIR, close_directory>;
 struct registry_of_temporaries;
 /// Registers a temporary file that this process works on, for its lifetime.
 using live_temporary = registered_id<registry_of_temporaries>;
+
+/// A temporary file in a directory.
+struct found_temporary {
+    std::string name{};
+    std::uint64_t size = 0;
+    std::int64_t modified = 0;  ///< In seconds since 1970, by the storage's clock.
+    bool left = false;          ///< Its publisher has certainly ended.
+
+    /// @param now  As `modified`; 0: not known.
+    bool is_stale(std::int64_t now) const noexcept { return left || now - modified > 24 * 60 * 60; }
+};
+/// @return Nothing if there is no such directory.
+CAIRN_DECL std::vector<found_temporary> temporaries_in(const std::string& directory);
 
 /// Removes temporary files in a directory: those of publishers that have certainly ended, those
 /// that this process has left, and those that are a day older than a time of the storage's own

@@ -126,26 +126,33 @@ CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
                            .remedy = "save again"});
 }
 
-CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
-                                         std::optional<std::int64_t> now) {
-    constexpr std::int64_t day = 24 * 60 * 60;
+CAIRN_DECL std::vector<found_temporary> temporaries_in(const std::string& directory) {
+    std::vector<found_temporary> all;
     open_directory const d(::opendir(directory.c_str()));
-    if (!d) return;
+    if (!d) return all;
     // Temporaries of other libraries of this process that hide this code are not known.
     auto const was_left = [&](const process_identity& owner, const std::string& name) {
         return is_this_process(owner) ? !live_temporary::is(name) : has_ended(owner);
     };
     while (auto const* e = ::readdir(d.get())) {
-        std::string const name(e->d_name);
+        std::string name(e->d_name);
         auto const owner = owner_of_temporary(name);
         if (!owner) continue;
         struct ::stat s {};
         if (::fstatat(::dirfd(d.get()), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(s.st_mode))
             continue;
-        if (was_left(*owner, name) || (now && *now - std::int64_t{s.st_mtim.tv_sec} > day))
-            ::unlinkat(::dirfd(d.get()), e->d_name, 0);
+        bool const left = was_left(*owner, name);
+        all.push_back(
+            {std::move(name), static_cast<std::uint64_t>(s.st_size), s.st_mtim.tv_sec, left});
     }
+    return all;
+}
+
+CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
+                                         std::optional<std::int64_t> now) {
+    for (auto const& one : temporaries_in(directory))
+        if (one.is_stale(now.value_or(0))) ::unlink((directory + "/" + one.name).c_str());
 }
 
 CAIRN_DECL int remove_directory(const std::string& directory) {

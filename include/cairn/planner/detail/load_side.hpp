@@ -212,11 +212,10 @@ private:
 
     void add_missing(const flat_leaf& leaf, const std::string& name) {
         if (auto const u = stored_->unsupported.find(name); u != stored_->unsupported.end())
-            return problems_.add(
-                errc::unsupported,
-                {.fqn = name,
-                 .expected = "a dense tensor of a dtype that this version of cairn knows",
-                 .found = u->second.type});
+            return problems_.add(errc::unsupported,
+                                 {.fqn = name,
+                                  .expected = "a tensor that this version of cairn reads",
+                                  .found = u->second.type});
         report_.missing.push_back(name);
         if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
             problems_.add_missing(name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0,

@@ -6,11 +6,14 @@
 #include <cairn/format/native/index_content.hpp>
 #include <cairn/format/quantised/elements.hpp>
 #include <cairn/format/quantised/tensors.hpp>
+#include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/detail/codec.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +26,8 @@ struct quantised_metadata {
     metadata stored{};
     format::quantised::recipes recipes{};
     dtype type = dtype::float32;  ///< Of what is computed.
+    /// Of the tensors of recipes: parts of each are asked for chunk by chunk.
+    std::map<std::string, chunk_order, std::less<>> orders{};
 };
 
 /// Moves tensors of recipes, with their scales, from a checkpoint's metadata into `storage_data`,
@@ -93,9 +98,12 @@ inline quantised_metadata stored_quantised(const metadata& shown) {
     q.stored.entries.merge(rest.entries);
     q.stored.storage_data = std::move(rest.storage_data);
     for (auto const& [name, one] : q.recipes)
-        for (auto const* part : {&one.elements, &one.scales, &one.scale})
-            if (!(part == &one.scale && part->empty()) && q.stored.tensor(*part) == nullptr)
-                wire_reader::fail("a recipe without its tensors");
+        for (auto const* part : {&one.elements, &one.scales, &one.scale}) {
+            if (part == &one.scale && part->empty()) continue;
+            auto const* const t = q.stored.tensor(*part);
+            if (t == nullptr) wire_reader::fail("a recipe without its tensors");
+            q.orders.try_emplace(*part, t->chunks);
+        }
     return q;
 }
 

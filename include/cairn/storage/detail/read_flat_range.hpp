@@ -26,10 +26,12 @@ namespace cairn::detail {
 /// @param at    Byte of the box, as elements of `type`, that the stretch begins with. Begin and end
 ///              are those of elements.
 /// @param read  Reads a plan: `read(plan, target)`, and returns when all of it has been read.
+/// @param near  Of `stored`.
 /// @throws error errc::missing_key unless the chunks hold each of these elements once
 template <class Read>
-void read_flat_range(const std::string& fqn, const chunk_list& stored, const box& region,
-                     dtype type, std::uint64_t at, std::span<std::byte> into, Read&& read) {
+void read_flat_range(const std::string& fqn, const chunk_list& stored, const chunk_order& near,
+                     const box& region, dtype type, std::uint64_t at, std::span<std::byte> into,
+                     Read&& read) {
     auto const element = size_of(type);
     auto boxes = boxes_of_flat_range(region.shape, static_cast<std::int64_t>(at / element),
                                      static_cast<std::int64_t>((at + into.size()) / element));
@@ -41,7 +43,7 @@ void read_flat_range(const std::string& fqn, const chunk_list& stored, const box
         for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += region.offsets[d];
     }
     load_plan plan;
-    plan.items = create_read_items(fqn, 0, stored, boxes);
+    plan.items = create_read_items(fqn, 0, stored, near, boxes);
     read_target target;
     target.resolve_converted = target.resolve_tensor = [&](const read_item& i) {
         return subview(windows[i.shard_index], box(i.target_offsets, i.shape));

@@ -47,12 +47,13 @@ public:
         for (std::size_t i = 0; i < all.size(); ++i) {
             auto const info = all[i].text.find("DCP_SHARDING_INFO");
             naming(names[i], [&] {
+                auto const crcs = format::safetensors::checksums_in(all[i].text);
                 auto const shards = info == all[i].text.end()
                                         ? std::map<std::string, index_vector, std::less<>>()
                                         : format::safetensors::sharding_info(info->second);
                 for (auto const& t : all[i].tensors) {
                     auto const shard = shards.find(t.name);
-                    add(names[i], t, shard == shards.end() ? nullptr : &shard->second);
+                    add(names[i], t, shard == shards.end() ? nullptr : &shard->second, crcs);
                 }
             });
         }
@@ -61,11 +62,13 @@ public:
     /// The tensors that an index names.
     metadata of_index(const std::string& index) {
         weight_map map;
+        format::safetensors::tensor_crcs crcs;
         naming(index, [&] {
             auto const bytes = read_whole(place_, index, max_index);
             map = format::safetensors::weight_map(bytes);
-            crcs_ = format::safetensors::decode_notes(bytes).crcs;
+            crcs = format::safetensors::decode_notes(bytes).crcs;
         });
+        bool const has_crcs = !crcs.empty();
         std::set<std::string> files;
         for (auto const& [fqn, file] : map)
             if (files.insert(file).second && !is_object_name(file))
@@ -75,10 +78,13 @@ public:
                                             .found = "'" + file + "'"});
         std::vector<std::string> const names(files.begin(), files.end());
         auto const all = headers(names, index);
-        for (std::size_t i = 0; i < all.size(); ++i)
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (!has_crcs)
+                naming(names[i], [&] { crcs = format::safetensors::checksums_in(all[i].text); });
             for (auto const& t : all[i].tensors)
                 if (auto const at = map.find(t.name); at != map.end() && at->second == names[i])
-                    add(names[i], t, nullptr);
+                    add(names[i], t, nullptr, crcs);
+        }
         for (auto const& [fqn, file] : map)
             if (!meta_.entries.contains(fqn))
                 throw error(errc::corrupt,
@@ -164,8 +170,9 @@ private:
     }
 
     /// @param offsets  Of the shard that it is; null: it is the whole tensor.
+    /// @param crcs     Where cairn has written them.
     void add(const std::string& file, const format::safetensors::tensor& t,
-             const index_vector* offsets) {
+             const index_vector* offsets, const format::safetensors::tensor_crcs& crcs) {
         box region{index_vector(t.shape.size(), 0), t.shape};
         if (offsets != nullptr) region.offsets = *offsets;
         auto const refuse = [&](std::string expected, std::string found) {
@@ -208,12 +215,12 @@ private:
         auto chunk = known.chunks.add();
         std::copy(region.offsets.begin(), region.offsets.end(), chunk.offsets.begin());
         std::copy(t.shape.begin(), t.shape.end(), chunk.lengths.begin());
-        auto const crc = crcs_.find(t.name);
+        auto const crc = crcs.find(t.name);
         // With a layout: any part of it can be read alone.
         chunk.at = {.offset = t.offset,
                     .length = t.length,
                     .payload_length = t.length,
-                    .payload_crc = crc == crcs_.end() ? 0 : crc->second,
+                    .payload_crc = crc == crcs.end() ? 0 : crc->second,
                     .file = names_->add(file),
                     .has_layout = true};
     }
@@ -232,8 +239,6 @@ private:
     erased_store& place_;
     std::size_t threads_;
     metadata meta_{};
-    /// Of the elements of tensors, where cairn has written the index; 0: none.
-    std::map<std::string, std::uint32_t, std::less<>> crcs_{};
     chunk_list::names_ptr names_ = std::make_shared<file_names>();
     /// The file of each tensor that is whole; null: of a shard.
     std::map<std::string, const std::string*, std::less<>> whole_{};

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_DETAIL_SOURCE_PIECES_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/object_store/detail/erased_store.hpp>
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -54,6 +56,7 @@ private:
 
     std::unique_ptr<reader> new_reader() const;
     void read(const load_plan& plan, const read_target& target);
+    const chunk_order& order_of(const std::string& fqn);
 
     erased_store store_;
     checkpoint_id id_;
@@ -62,6 +65,7 @@ private:
     storage_setup setup_{};
     mutable std::mutex m_{};                       ///< Protects the members below.
     std::vector<std::unique_ptr<reader>> idle_{};  ///< Each reads one piece at a time.
+    std::map<std::string, chunk_order> orders_{};  ///< Of tensors that were read.
 };
 
 }  // namespace cairn::detail

@@ -240,7 +240,10 @@ inline void note_missing_elements(unverified& notes, const metadata& m) {
 /// files without a save id.
 inline void note_metadata(unverified& notes, const metadata& m) {
     for (auto const& [fqn, t] : m.unsupported)
-        notes.note_unread(fqn, "dtype " + t.type + ", which this version of cairn does not know");
+        notes.note_unread(fqn,
+                          t.is_of_unknown_dtype()
+                              ? "dtype " + t.type + ", which this version of cairn does not know"
+                              : t.type);
     if (!m.save_id.empty()) return;
     notes.note(
         ".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "

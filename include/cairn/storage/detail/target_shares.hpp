@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -87,8 +88,9 @@ struct item_share {
         box    ///< Aside, as they are in memory.
     };
     way how = way::none;
-    std::uint32_t file = 0;    ///< Number in the rank's files.
-    std::uint64_t offset = 0;  ///< Of the tensor, in the file.
+    std::uint32_t file = 0;       ///< Number in the rank's files.
+    std::uint64_t offset = 0;     ///< Of the tensor, in the file.
+    dtype type = dtype::float32;  ///< Of the elements in the file.
 };
 
 /// What one rank does; travels as the `storage_data` of its plan.
@@ -111,6 +113,7 @@ struct rank_share {
             w.u8(static_cast<std::uint8_t>(i.how));
             w.varint(i.file);
             w.varint(i.offset);
+            w.u8(static_cast<std::uint8_t>(i.type));
         }
         auto const b = w.written();
         return {reinterpret_cast<const char*>(b.data()), b.size()};
@@ -121,11 +124,14 @@ struct rank_share {
         rank_share s;
         s.direct = static_cast<access>(r.u8());
         s.files = get_strings(r);
-        for (auto n = r.count(3); n > 0; --n) {
+        for (auto n = r.count(4); n > 0; --n) {
             item_share i;
             i.how = static_cast<item_share::way>(r.u8());
             i.file = static_cast<std::uint32_t>(r.varint());
             i.offset = r.varint();
+            auto const type = r.u8();
+            if (type >= dtype_count) wire_reader::fail("a dtype of an unknown number");
+            i.type = static_cast<dtype>(type);
             if (i.file >= s.files.size()) wire_reader::fail("a file that is not listed");
             s.items.push_back(i);
         }
@@ -135,6 +141,16 @@ struct rank_share {
                                              .found = std::to_string(plan.items.size()),
                                              .remedy = "finish_save_plan must keep the items"});
         return s;
+    }
+    /// Returns a plan with the dtypes of the files; nothing if it has them.
+    std::optional<save_plan> as_written(const save_plan& plan) const {
+        std::optional<save_plan> out;
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            if (plan.items[i].type == items[i].type) continue;
+            if (!out) out = plan;
+            out->items[i].type = items[i].type;
+        }
+        return out;
     }
     /// The part of a run that the rank writes itself; what is before and behind it goes aside.
     file_range direct_part(file_range run) const noexcept {
@@ -209,10 +225,21 @@ enum class value_policy : std::uint8_t {
 class planned_tensors {
 public:
     /// @throws error errc::unsupported for a value that is refused, naming it and what skips it
-    planned_tensors(std::span<const save_plan> plans, value_policy values) : values_(values) {
+    /// @param prefers  Of tied names, the first for which it returns true is stored; without one,
+    ///                 or if it is empty, the first name of the state is.
+    planned_tensors(std::span<const save_plan> plans, value_policy values,
+                    const std::function<bool(std::string_view fqn)>& prefers = {})
+        : values_(values) {
         for (auto const& plan : plans)
             for (auto const& item : plan.items) add(item);
-        for (auto& [fqn, t] : all_) t.stored_as = root_of(fqn);
+        std::map<std::string_view, std::string_view> preferred;  // by the first name
+        for (auto& [fqn, t] : all_) {
+            t.stored_as = root_of(fqn);
+            if (prefers && prefers(fqn)) preferred.try_emplace(t.stored_as, fqn);
+        }
+        for (auto& [fqn, t] : all_)
+            if (auto const at = preferred.find(t.stored_as); at != preferred.end())
+                t.stored_as = at->second;
     }
     /// Those that are stored, in the order of their names.
     std::vector<format::target_tensor> stored() const {
@@ -252,6 +279,7 @@ public:
                     numbers.try_emplace(file, static_cast<std::uint32_t>(numbers.size()));
                 if (fresh) share.files.push_back(files[file]->name);
                 s.file = at->second;
+                s.type = item.type;
                 if (t == nullptr) continue;
                 s.offset = t->offset;
                 if (t->stored_as == item.fqn && !item.region.empty())

@@ -53,6 +53,8 @@ using target_values = std::map<std::string, value>;
 /// |-------------------------------|--------------------------------------------------------------|
 /// | `f.check(id, store)`          | on all ranks: throws for an id that it does not take; returns whether it names a file |
 /// | `f.values()`                  | a `value_policy`: what becomes of values                      |
+/// | `f.prefers()`                 | which of tied names is stored: see `planned_tensors`          |
+/// | `f.type_of(type)`             | the dtype of the file, for elements of this one               |
 /// | `Format::keeps_values`        | whether that is `kept`                                       |
 /// | `f.lay_out(name, tensors, plans, values)` | `name`: the file's, if the target is one        |
 /// | `f.files()`                   | `std::vector<const format::target_file*>`                    |
@@ -104,8 +106,11 @@ public:
     }
 
     std::vector<save_plan> prepare_global(std::vector<save_plan> all) override {
+        auto out = all;
         plans_ = std::move(all);
-        tensors_.emplace(plans_, format_.values());
+        for (auto& plan : plans_)
+            for (auto& item : plan.items) item.type = format_.type_of(item.type);
+        tensors_.emplace(plans_, format_.values(), format_.prefers());
         if constexpr (Format::keeps_values)
             for (std::size_t rank = 0; rank < plans_.size(); ++rank)
                 if (has_values(plans_[rank]) && rank != own()) elsewhere_.push_back(rank);
@@ -120,7 +125,6 @@ public:
             shares_ = tensors_->shares(plans_, std::span(&one, 1),
                                        elsewhere_.empty() ? own() : no_rank, access::none);
         }
-        auto out = plans_;
         for (std::size_t rank = 0; rank < out.size(); ++rank)
             out[rank].storage_data = shares_[rank].encode();
         return out;
@@ -223,8 +227,10 @@ private:
     struct write_job {
         write_job(const save_plan& p, std::span<const item_data> d, const item_released* r,
                   rank_share s)
-            : plan(p), data(d), released(r), share(std::move(s)), side(p, share), crcs(side.crcs) {}
+            : converted(s.as_written(p)), plan(converted ? *converted : p), data(d), released(r),
+              share(std::move(s)), side(plan, share), crcs(side.crcs) {}
 
+        std::optional<save_plan> converted;  ///< If dtypes of the files are others.
         const save_plan& plan;
         std::span<const item_data> data;
         const item_released* released;  ///< May be null.
@@ -313,7 +319,7 @@ private:
     }
     template <class Failed>
     void write_items(write_job& job, const Failed& failed) {
-        std::vector<std::byte> scratch;
+        piece_memory memory;
         auto const heed = [&](std::uint64_t bytes) {
             if (me_.stop.stop_requested() || failed())
                 throw error(errc::cancelled, {.rank = me_.rank});
@@ -323,21 +329,20 @@ private:
             auto const how = job.share.items[i].how;
             if (how == item_share::way::box) {
                 auto at = job.side.at[i];
-                for_each_row_major_piece(job.data[i], scratch, [&](byte_span b) {
+                for_each_piece_as(job.plan.items[i].type, job.data[i], memory, [&](byte_span b) {
                     job.aside->write(at, b);
                     at += b.size();
                     heed(b.size());
                 });
             } else if (how == item_share::way::runs) {
-                write_runs(job, i, scratch, heed);
+                write_runs(job, i, memory, heed);
             }
             if (job.released != nullptr) (*job.released)(static_cast<std::uint32_t>(i));
         }
     }
     /// Each byte of an item goes into its file if this rank may write it there, otherwise aside.
     template <class Heed>
-    void write_runs(write_job& job, std::size_t i, std::vector<std::byte>& scratch,
-                    const Heed& heed) {
+    void write_runs(write_job& job, std::size_t i, piece_memory& memory, const Heed& heed) {
         auto const& item = job.plan.items[i];
         auto const& share = job.share.items[i];
         box_runs const runs(item.region, item.global_shape, size_of(item.type));
@@ -365,7 +370,7 @@ private:
                 b = b.subspan(part.size());
             }
         };
-        for_each_row_major_piece(job.data[i], scratch, [&](byte_span b) {
+        for_each_piece_as(item.type, job.data[i], memory, [&](byte_span b) {
             heed(b.size());
             while (!b.empty()) {
                 auto const n = static_cast<std::size_t>(

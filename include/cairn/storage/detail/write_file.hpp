@@ -10,6 +10,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/file_layout.hpp>
 #include <cairn/storage/detail/rate_limit.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/flat_range.hpp>
 
 #include <algorithm>
@@ -151,6 +152,27 @@ void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scrat
     if (auto const* view = std::get_if<const_tensor_view>(&data))
         return for_each_payload_piece(*view, scratch, sink);
     for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink);
+}
+
+/// Memory of one thread for the pieces of items.
+struct piece_memory {
+    std::vector<std::byte> gathered{}, converted{};
+};
+/// As `for_each_row_major_piece`, of elements that become those of another dtype: see @ref
+/// convert_elements.
+template <class Sink>
+void for_each_piece_as(dtype type, const item_data& data, piece_memory& memory, Sink&& sink) {
+    auto const* view = std::get_if<const_tensor_view>(&data);
+    auto const held = view != nullptr ? view->type : std::get<const tensor_source*>(data)->type;
+    if (held == type) return for_each_row_major_piece(data, memory.gathered, sink);
+    for_each_row_major_piece(data, memory.gathered, [&](byte_span b) {
+        auto const n = static_cast<std::int64_t>(b.size() / size_of(held));
+        auto const bytes = static_cast<std::size_t>(n) * size_of(type);
+        auto& to = memory.converted;
+        if (to.size() < bytes) to.resize(bytes);
+        convert_elements(const_tensor_view(held, {n}, b.data()), tensor_view(type, {n}, to.data()));
+        sink(byte_span(to).first(bytes));
+    });
 }
 
 /// Makes the bytes of items.

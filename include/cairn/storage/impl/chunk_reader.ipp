@@ -489,6 +489,10 @@ CAIRN_DECL void chunk_reader::read_data(const load_plan& plan, const read_target
     s_->read_data(plan, target, std::move(done));
 }
 
+CAIRN_DECL std::shared_ptr<detail::checked_payloads> checks_of_pieces() {
+    return std::make_shared<detail::checked_payloads>();
+}
+
 }  // namespace cairn
 
 #endif

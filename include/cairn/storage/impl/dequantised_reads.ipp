@@ -61,8 +61,9 @@ CAIRN_DECL std::vector<read_item> stored_items_of(const quantised_metadata& m,
         }
         for (auto const& part :
              needed_tensors(m.stored, how->second, region_asked_for(m, how->second, item)))
-            for (auto& stored : create_read_items(*part.name, item.leaf, part.tensor->chunks,
-                                                  std::span(&part.region, 1)))
+            for (auto& stored :
+                 create_read_items(*part.name, item.leaf, part.tensor->chunks,
+                                   m.orders.at(*part.name), std::span(&part.region, 1)))
                 all.push_back(std::move(stored));
     }
     return all;
@@ -190,9 +191,9 @@ CAIRN_DECL std::size_t dequantised_reads::add_piece(wanted& w, box region) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
         p->parts[i] =
             tensor_view(parts[i].tensor->type, parts[i].region.shape, p->memory.data() + at[i]);
-        for (auto& item :
-             create_read_items(*parts[i].name, first + static_cast<std::uint32_t>(i),
-                               parts[i].tensor->chunks, std::span(&parts[i].region, 1)))
+        for (auto& item : create_read_items(*parts[i].name, first + static_cast<std::uint32_t>(i),
+                                            parts[i].tensor->chunks, m_.orders.at(*parts[i].name),
+                                            std::span(&parts[i].region, 1)))
             plan_.items.push_back(std::move(item));
     }
     p->left = plan_.items.size() - before;

@@ -11,9 +11,12 @@
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/dtype.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +36,7 @@ struct safetensors_target {
     static constexpr std::uint64_t max_index = 100'000'000;
 
     bool check(const checkpoint_id& id, erased_store& store) const {
+        check_floats_as(options.floats_as);
         bool const is_file = id.ends_with(".safetensors");
         if (is_file && options.add_files)
             throw error(errc::invalid_argument,
@@ -44,14 +48,17 @@ struct safetensors_target {
     value_policy values() const {
         return options.skip_values ? value_policy::skipped : value_policy::refused;
     }
+    const std::function<bool(std::string_view)>& prefers() const { return options.prefers; }
+    dtype type_of(dtype held) const { return with_floats_as(held, options.floats_as); }
     /// @param file  Empty: a directory.
     void lay_out(const std::string& file, const planned_tensors& tensors,
                  std::span<const save_plan>, target_values) {
         namespace st = format::safetensors;
+        auto const& o = options;
         if (file.empty())
-            layout = st::lay_out(tensors.stored(), options.max_file_size, options.text);
+            layout = st::lay_out(tensors.stored(), o.max_file_size, o.text, o.checksums_in_files);
         else
-            layout = {st::lay_out_file(file, tensors.stored(), options.text)};
+            layout = {st::lay_out_file(file, tensors.stored(), o.text, o.checksums_in_files)};
     }
     std::vector<const format::target_file*> files() const {
         std::vector<const format::target_file*> out;
@@ -59,8 +66,10 @@ struct safetensors_target {
         return out;
     }
     std::vector<format::placed_bytes> rest(std::size_t file,
-                                           const target_assembly::tensor_crcs&) const {
-        return {{0, layout[file].head}};
+                                           const target_assembly::tensor_crcs& crcs) const {
+        auto const& f = layout[file];
+        if (!options.checksums_in_files) return {{0, f.head}};
+        return {{0, format::safetensors::head_with_checksums(f, options.text, crcs)}};
     }
     template <class Put>
     void add(const Put& put, const std::string& save_id,

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
+#include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
@@ -24,7 +25,7 @@ CAIRN_DECL source_pieces::source_pieces(const erased_store& store, checkpoint_id
     std::visit(
         [&](auto& r) {
             meta_ = r.read_metadata();
-            setup_.checked = std::make_shared<checked_payloads>();
+            setup_.checked = checks_of_pieces();
             r.set_up_reader(meta_, setup_);
         },
         *first);
@@ -44,8 +45,15 @@ CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
                                     std::uint64_t at, std::span<std::byte> into) {
     read_flat_range(
-        fqn, meta_.tensor(fqn)->chunks, region, type, at, into,
+        fqn, meta_.tensor(fqn)->chunks, order_of(fqn), region, type, at, into,
         [this](const load_plan& plan, const read_target& target) { read(plan, target); });
+}
+
+CAIRN_DECL const chunk_order& source_pieces::order_of(const std::string& fqn) {
+    std::lock_guard const lock(m_);
+    auto const known = orders_.find(fqn);
+    if (known != orders_.end()) return known->second;
+    return orders_.emplace(fqn, chunk_order(meta_.tensor(fqn)->chunks)).first->second;
 }
 
 CAIRN_DECL value source_pieces::read_value(const std::string& fqn) {

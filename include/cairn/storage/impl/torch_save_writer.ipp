@@ -10,9 +10,11 @@
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
+#include <cairn/tensor/dtype.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +36,8 @@ struct torch_save_target {
 
     static bool check(const checkpoint_id&, const erased_store&) { return true; }
     static value_policy values() { return value_policy::kept; }
+    static std::function<bool(std::string_view)> prefers() { return {}; }
+    static dtype type_of(dtype held) { return held; }
     void lay_out(const std::string& file, const planned_tensors& tensors,
                  std::span<const save_plan> plans, target_values held) {
         std::map<std::string_view, format::torch_save::new_tensor> all;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands read of a checkpoint, and how they copy what is beside it.
+#include "beside.hpp"
+#include "checkpoint.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
+
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace tools_reading {
+
+std::atomic<int> synced_files{0}, synced_directories{0};
+
+void count(int fd) {
+    struct ::stat s {};
+    if (::fstat(fd, &s) == 0) ++(S_ISDIR(s.st_mode) ? synced_directories : synced_files);
+}
+
+}  // namespace tools_reading
+
+// In place of the C library's.
+extern "C" int fsync(int fd) {
+    tools_reading::count(fd);
+    return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+extern "C" int fdatasync(int fd) {
+    tools_reading::count(fd);
+    return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
+
+BOOST_AUTO_TEST_SUITE(tools_reading)
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bytes that this process has read with system calls.
+std::uint64_t bytes_read() {
+    std::ifstream io("/proc/self/io");
+    std::string name;
+    std::uint64_t n = 0;
+    io >> name >> n;
+    return name == "rchar:" ? n : 0;
+}
+std::string text_of(const fs::path& file) {
+    std::ifstream f(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_storage_of_torch_save_is_read_twice_however_many_pieces_are_wanted) {
+    if (bytes_read() == 0) return BOOST_TEST_MESSAGE("skipped: there is no /proc/self/io");
+    support::scratch s;
+    auto const id = (s.dir / "m.pt").string();
+    std::vector<float> w(std::size_t{1} << 18);
+    std::iota(w.begin(), w.end(), 1.0f);
+    cairn::tensor_view const all(cairn::dtype::f32, {256, 1024}, w.data());
+    (void)cairn::save(cairn::state_dict{{"w", all}}, id, cairn::torch_save_writer());
+    tool::opened from(id);
+    auto const before = bytes_read();
+    auto const pieces = tool::row_pieces({from.meta().tensor("w")}, 4096);
+    BOOST_TEST(pieces.size() == 256u);
+    for (auto const& piece : pieces) {
+        auto const read = from.boxes({{"w", piece}});
+        BOOST_TEST(std::memcmp(read[0].bytes.data(), w.data() + 1024 * piece.offsets[0], 4096) ==
+                   0);
+    }
+    // Once for the checksum, and the pieces.
+    BOOST_TEST(bytes_read() - before < 3 * w.size() * sizeof(float));
+}
+
+BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
+    support::scratch s;
+    auto const from = s.dir / "from", to = s.dir / "to";
+    std::vector<float> w(3);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
+    fs::create_directories(from / "tokenizer");
+    std::ofstream(from / "tokenizer/vocab") << std::string(100'000, 'v');
+    std::ofstream(from / "run.sh") << "text";
+    fs::permissions(from / "run.sh", fs::perms(0750));
+    tool::beside others(from, tool::read_metadata(from.string()), false);
+    synced_files = synced_directories = 0;
+    others.copy_to(to, false);
+    BOOST_TEST(synced_files >= 2);
+    BOOST_TEST(synced_directories >= 2);
+    BOOST_TEST(text_of(to / "tokenizer/vocab") == std::string(100'000, 'v'));
+    BOOST_TEST(text_of(to / "run.sh") == "text");
+    BOOST_TEST((fs::status(to / "run.sh").permissions() == fs::perms(0750)));
+    // One that is there stays, or is replaced.
+    std::ofstream(to / "run.sh") << "mine";
+    std::ofstream(to / "run.sh.cairn-copy") << "of a copy that was killed";
+    others.copy_to(to, false);
+    BOOST_TEST(text_of(to / "run.sh") == "mine");
+    others.copy_to(to, true);
+    BOOST_TEST(text_of(to / "run.sh") == "text");
+    BOOST_TEST(!fs::exists(to / "run.sh.cairn-copy"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
