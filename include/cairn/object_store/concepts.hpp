@@ -53,7 +53,7 @@ struct object_info {
 /// | `r.read(at, into)`                 | `void`                     | exactly `into.size()` bytes|
 /// | `r.size()`                         | `std::uint64_t`            |                            |
 /// | `s.tag(name)`                      | `object_tag`               | empty if there is none     |
-/// | `s.list()`                         | `std::vector<object_info>` | finished objects           |
+/// | `s.list()`                         | `std::vector<object_info>` | objects, see below         |
 /// | `s.remove(name)`                   | `void`                     | no error if there is none  |
 /// | `s.sync()`                         | `void`                     | makes names durable        |
 /// | `s.describe(name)`                 | `std::string`              | for users: a path, a URL   |
@@ -61,10 +61,15 @@ struct object_info {
 /// **Semantics**
 /// - *Blocking and thread-safe*: every call may block; different calls, including calls on one
 ///   handle with disjoint ranges, may run concurrently on several threads.
-/// - *Exclusive*: `create` fails with @ref errc::already_exists if the name is taken; of two
-///   `create` calls on one name, anywhere, at most one succeeds.
+/// - *Exclusive*: `create` or `finish` fails with @ref errc::already_exists if the name is taken;
+///   of two objects that are created under one name, anywhere, at most one is finished. A store
+///   whose service cannot finish a large object so (multipart uploads of S3) ensures that for those
+///   that one request can hold, and among the handles of one process: cairn gives large objects
+///   names that nobody else has, and makes everything else with `publish`.
 /// - *Visibility*: an object under `create` need not be visible before `finish`. A handle that is
-///   destroyed unfinished removes its object, as far as possible.
+///   destroyed unfinished removes its object, as far as possible. What may be left of one, in any
+///   process, is listed, so that `remove` can be called for it; whether `open` finds it is the
+///   store's affair.
 /// - *Reading*: `open` fails with @ref errc::not_found only if there is no such object, `read`
 ///   beyond the end with @ref errc::corrupt. `read` and `size` may fail with errc::not_found if
 ///   the object was replaced or removed after `open`: the caller opens it again.
@@ -72,7 +77,7 @@ struct object_info {
 ///   objects that belong to places within it.
 /// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
 ///   fails with @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a
-///   mix.
+///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -82,7 +87,7 @@ struct object_info {
 ///   are passed on too. A call that throws may have had its effect.
 ///
 /// Not guaranteed: directories, partial overwrite, append.
-/// **Models**: `file_store`, `memory_store`. **Archetype**: `archetype::object_store`.
+/// **Models**: `file_store`, `memory_store`, `s3_store`. **Archetype**: `archetype::object_store`.
 /// **Conformance**: `cairn/testing/object_store.hpp`.
 template <class S>
 concept ObjectStore = std::movable<S> && requires(S& s, std::string_view name, byte_span bytes,
@@ -122,7 +127,7 @@ concept UnsyncedStore = ObjectStore<S> && requires(const S& s) {
 /// An ObjectStore that gives warnings: `s.take_warnings()` returns a `std::vector<std::string>`
 /// with those that are new since the last call. A save adds them to its report.
 ///
-/// **Models**: `file_store`. **Archetype**: `archetype::warning_store`.
+/// **Models**: `file_store`, `s3_store`. **Archetype**: `archetype::warning_store`.
 template <class S>
 concept WarningStore = ObjectStore<S> && requires(S& s) {
     { s.take_warnings() } -> std::same_as<std::vector<std::string>>;
@@ -133,7 +138,7 @@ concept WarningStore = ObjectStore<S> && requires(S& s) {
 /// stores one after the other), and a rank opens and reads with that many threads. It reads with
 /// more if it has more cores; `thread_count` limits both.
 ///
-/// **Archetype**: `archetype::many_requests_store`.
+/// **Models**: `s3_store`. **Archetype**: `archetype::many_requests_store`.
 template <class S>
 concept ManyRequestsStore = ObjectStore<S> && requires(const S& s) {
     { s.requests_in_flight() } -> std::same_as<std::size_t>;
@@ -155,7 +160,7 @@ concept LaggingStore = ObjectStore<S> && requires(const S& s) {
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, the size for other stores,
 /// and 16 MiB. Each thread that reads may need that much memory.
 ///
-/// **Archetype**: `archetype::read_size_store`.
+/// **Models**: `s3_store`. **Archetype**: `archetype::read_size_store`.
 template <class S>
 concept ReadSizeStore = ObjectStore<S> && requires(S& s, std::string_view name) {
     { s.open(name).read_size() } -> std::same_as<std::size_t>;
@@ -264,8 +269,8 @@ struct place_info {
 /// to places elsewhere, but none to one that is listed anyway; a `checkpointer` then notices
 /// changes that others make in a place. `s.place_id(id)`, a `std::string`, returns the id under
 /// which a place is listed, given any of its names; without this member, `./a` and `a/` are `a`.
-/// **Models**: `file_store`, `memory_store`, `prefixed_store` over most stores. **Archetype**:
-/// `archetype::browsable_store`.
+/// **Models**: `file_store`, `memory_store`, `s3_store`, `prefixed_store` over most stores.
+/// **Archetype**: `archetype::browsable_store`.
 template <class S>
 concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string& id) {
     { s.places() } -> std::same_as<std::vector<std::string>>;

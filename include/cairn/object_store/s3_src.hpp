@@ -12,13 +12,23 @@
 #endif
 
 #include <cairn/object_store/impl/s3/aws_environment.ipp>
+#include <cairn/object_store/impl/s3/client.ipp>
+#include <cairn/object_store/impl/s3/conditional.ipp>
 #include <cairn/object_store/impl/s3/container_credentials.ipp>
 #include <cairn/object_store/impl/s3/credential_source.ipp>
+#include <cairn/object_store/impl/s3/failure.ipp>
 #include <cairn/object_store/impl/s3/find_credentials.ipp>
+#include <cairn/object_store/impl/s3/handles.ipp>
+#include <cairn/object_store/impl/s3/http.ipp>
 #include <cairn/object_store/impl/s3/instance_credentials.ipp>
+#include <cairn/object_store/impl/s3/listing.ipp>
 #include <cairn/object_store/impl/s3/profile.ipp>
 #include <cairn/object_store/impl/s3/service_answer.ipp>
+#include <cairn/object_store/impl/s3/settings.ipp>
 #include <cairn/object_store/impl/s3/sigv4.ipp>
+#include <cairn/object_store/impl/s3/store.ipp>
+#include <cairn/object_store/impl/s3/upload.ipp>
+#include <cairn/object_store/impl/s3/upload_pool.ipp>
 #include <cairn/object_store/impl/s3/uri.ipp>
 #include <cairn/object_store/impl/s3/utc_time.ipp>
 #include <cairn/object_store/impl/s3/web_identity.ipp>

@@ -48,6 +48,7 @@ public:
     std::vector<object_info> list() {
         auto all = place_.list();
         std::erase_if(all, [&](auto const& i) { return removed_.count(i.name) != 0; });
+        for (auto const& i : all) shown_.insert(i.name);
         return all;
     }
     std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
@@ -63,7 +64,8 @@ public:
         try {
             size = place_.open(name).size();
         } catch (const error& e) {
-            if (e.code() == make_error_code(errc::not_found)) {
+            if (e.code() == make_error_code(errc::not_found) &&
+                shown_.count(std::string(name)) == 0) {
                 if (!dry_run_) place_.remove(name);  // it may have left empty directories
                 return;
             }
@@ -88,6 +90,7 @@ private:
     bool dry_run_;
     garbage_report* report_;
     std::set<std::string> removed_{}, own_{};
+    std::set<std::string> shown_{};  ///< By `list`: such an object may be unfinished.
     std::unique_ptr<std::mutex> m_ = std::make_unique<std::mutex>();
 };
 

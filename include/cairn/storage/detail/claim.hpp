@@ -147,12 +147,13 @@ private:
         return mine;
     }
     /// Whether a `publish` that threw has changed nothing. Only the store's error code, or the old
-    /// tag, proves that.
+    /// tag, proves that; the tag does not if the store has an answer to come.
     bool is_untouched(Store& store, const std::exception_ptr& why) const {
         try {
             std::rethrow_exception(why);
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::concurrent_save)) return true;
+            if (e.code() == make_error_code(errc::outcome_unknown)) return false;
         } catch (...) {
         }
         try {

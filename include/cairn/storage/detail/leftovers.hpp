@@ -164,7 +164,9 @@ public:
 
 private:
     void find(const std::string& own, const std::string& replaced_id, bool certain) {
+        listed_.clear();
         there_ = store_.list();
+        for (auto const& info : there_) listed_.insert(info.name);
         over_.clear();
         needed_.clear();
         named_.clear();
@@ -294,8 +296,9 @@ private:
         // The process that removed it may not have made that durable; `sync` covers only the
         // directory of the place.
         one.touched = whose_it_is == ownership::proven || whose_it_is == ownership::absent;
-        if (whose_it_is == ownership::proven ||
-            (whose_it_is == ownership::absent && name.find('/') != name.npos)) {
+        // What is listed and cannot be opened has never been finished.
+        bool const has_rest = name.find('/') != name.npos || listed_.count(name) != 0;
+        if (whose_it_is == ownership::proven || (whose_it_is == ownership::absent && has_rest)) {
             try {
                 store_.remove(name);
             } catch (const error& e) {
@@ -315,7 +318,8 @@ private:
     std::set<std::string> standing_;
     object_tag standing_tag_{};  ///< Of the metadata that names them, if that was read.
     cairn::activity* activity_;
-    std::vector<object_info> there_{};  ///< In the place, when `find` looked.
+    std::vector<object_info> there_{};     ///< In the place, when `find` looked.
+    std::set<std::string_view> listed_{};  ///< Their names.
     std::vector<found_intent> over_{};
     std::set<std::string> needed_{};  ///< By saves that may still commit.
     std::set<std::string> named_{};   ///< By any intent.

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_CALL_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_CALL_HPP
+
+#include <cairn/object_store/detail/s3/request.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace cairn::detail::s3 {
+
+/// What the store asks of S3: a request before it has a host, a signature and headers of the
+/// options.
+struct call {
+    std::string method = "GET";
+    std::string key{};       ///< Empty: about the bucket.
+    std::string what{};      ///< The object, for errors, as `describe` names it.
+    const char* right = "";  ///< That a key must have for it.
+    fields query{};
+    fields headers{};
+    byte_span body{};
+    std::span<std::byte> into{};       ///< As in `request`.
+    std::size_t most_body = 16 << 20;  ///< A longer answer is refused.
+    bool creates = false;              ///< With the headers of new objects.
+    bool may_fail_late = false;        ///< An answer of status 200 may have an error in its body.
+    const std::atomic<bool>* stop = nullptr;               ///< Ends it when it becomes true.
+    std::optional<std::chrono::milliseconds> retry_for{};  ///< Instead of the option.
+};
+
+/// How a call has ended.
+struct answer {
+    response got{};         ///< Status 0: there was none.
+    std::string failure{};  ///< Why there was none.
+    std::string code{};     ///< S3's name of an error; empty if the answer has none.
+    std::string message{};  ///< Its words.
+    std::string region{};   ///< Of the bucket, if the answer names it.
+    std::optional<std::chrono::system_clock::time_point> server_time{};  ///< If it says it.
+    /// A try that seems to have failed may have had its effect, or may still have it.
+    bool in_doubt = false;
+    bool stopped = false;   ///< By `stop`.
+    bool hopeless = false;  ///< Another try would fail alike.
+    std::size_t tries = 0;
+
+    bool ok() const noexcept { return got.status >= 200 && got.status < 300; }
+    bool is(int status) const noexcept { return got.status == status; }
+};
+
+}  // namespace cairn::detail::s3
+
+#endif

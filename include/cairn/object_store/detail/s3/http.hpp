@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_HTTP_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_HTTP_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/detail/s3/request.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cairn::detail::s3 {
+
+struct http_options {
+    std::chrono::milliseconds connect_timeout{};
+    std::chrono::seconds stall_timeout{};  ///< Without a byte in either direction.
+    std::string ca_file{};                 ///< Empty: the system's certificates.
+};
+
+/// What one exchange over HTTP has led to.
+struct http_result {
+    response got{};  ///< Status 0: no whole answer.
+    /// Why there is none, in words without secrets.
+    std::string failure{};
+    /// No byte of the request was sent: it has certainly had no effect.
+    bool not_sent = false;
+    /// It was sent more than once: a connection that was kept had been closed by the server.
+    bool resent = false;
+    /// Another try cannot go better, e.g. a certificate that is not trusted.
+    bool hopeless = false;
+    bool stopped = false;   ///< By the caller's `stop`.
+    bool too_long = false;  ///< The answer has more bytes than were expected.
+};
+
+/// Blocking requests over connections that are kept.
+///
+/// Thread-safe: each request has a connection of its own while it lasts. Must not be used or
+/// destroyed in a forked child, which has none of its connections: see `local`.
+class http {
+public:
+    CAIRN_DECL explicit http(http_options o);
+    http(http&&) = delete;
+    CAIRN_DECL ~http();
+
+    /// What holds for one exchange.
+    struct terms {
+        /// Bytes of an answer's body that are accepted, beside those for `into`.
+        std::size_t most_body = 0;
+        const std::atomic<bool>* stop = nullptr;  ///< Ends it when it becomes true; may be null.
+        std::chrono::milliseconds timeout{0};     ///< Of all of it. 0: none.
+        bool past_proxies = false;
+    };
+
+    /// Sends a request that is signed already, and receives its answer. Redirections are answers.
+    /// @throws std::bad_alloc
+    CAIRN_DECL http_result send(const request& r, const terms& t);
+
+private:
+    struct exchange;
+    struct handle_deleter {
+        CAIRN_DECL void operator()(void* h) const noexcept;
+    };
+    using handle = std::unique_ptr<void, handle_deleter>;
+
+    handle take();
+    void give_back(handle h) noexcept;
+
+    http_options options_;
+    std::mutex m_{};
+    std::vector<handle> idle_{};
+};
+
+}  // namespace cairn::detail::s3
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/s3/http.ipp>
+#endif
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_SHARED_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_SHARED_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/object_store/detail/s3/client.hpp>
+#include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/object_store/detail/s3/settings.hpp>
+#include <cairn/object_store/detail/s3/upload_pool.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail::s3 {
+
+/// What the copies of a store share, in one process.
+struct local {
+    explicit local(const store_settings& s)
+        : requests(s), puts(requests),
+          pool(s.options.requests_in_flight, s.options.part_size * s.options.requests_in_flight) {}
+    local(local&&) = delete;
+
+    void warn(std::string what) {
+        std::lock_guard const lock(m);
+        if (told.insert(what).second) fresh.push_back(std::move(what));
+    }
+
+    home_process home{};
+    client requests;
+    conditional_puts puts;
+    std::mutex m{};  ///< Protects the following.
+    /// Keys of objects that are being written, with the number of each one's handle.
+    std::map<std::string, std::uint64_t> begun{};
+    std::uint64_t handles = 0;
+    /// The uploads of each key: of this process, and those that a listing has shown.
+    std::map<std::string, std::set<std::string>> uploads{};
+    std::vector<std::string> fresh{};  ///< Warnings.
+    std::set<std::string> told{};
+    upload_pool pool;  ///< Last: its threads end first.
+};
+
+/// What the copies of a store share. A forked child makes its own `local`: of its parent's, locks
+/// may be held, and threads and connections are missing. That one is left as it is.
+class shared {
+public:
+    explicit shared(store_settings s) : s_(std::move(s)), local_(new local(s_)) {}
+    shared(shared&&) = delete;
+    ~shared() {
+        if (auto* const l = local_.load(); l->home.is_this()) delete l;
+    }
+    const store_settings& options() const noexcept { return s_; }
+    local& here() {
+        auto* l = local_.load();
+        if (l->home.is_this()) return *l;
+        auto fresh = std::make_unique<local>(s_);
+        if (local_.compare_exchange_strong(l, fresh.get())) return *fresh.release();
+        return *l;
+    }
+
+private:
+    store_settings s_;
+    std::atomic<local*> local_;
+};
+
+/// An object that is being written has its key for itself, among the stores that share it.
+class begun_key {
+public:
+    /// @throws error errc::already_exists if another handle has it
+    CAIRN_DECL begun_key(local& l, std::string key, const std::string& described);
+    begun_key(begun_key&&) = delete;
+    CAIRN_DECL ~begun_key();
+    /// Whether nobody has removed it.
+    CAIRN_DECL bool is_there() const;
+    /// Its upload, which others who remove the key end, too.
+    CAIRN_DECL void has_upload(const std::string& id);
+
+private:
+    local& local_;
+    std::string key_, upload_{};
+    std::uint64_t number_ = 0;
+};
+
+}  // namespace cairn::detail::s3
+
+#endif

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_DETAIL_S3_UPLOAD_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_S3_UPLOAD_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/object_store/detail/s3/client.hpp>
+#include <cairn/object_store/detail/s3/covered.hpp>
+#include <cairn/object_store/detail/s3/upload_pool.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cairn::detail::s3 {
+
+/// An object that is being written: bytes are gathered in parts; a complete part is sent by the
+/// pool. An object of one part is sent when it is finished, and only if there is none of its name.
+///
+/// Threads: several may write, disjoint ranges.
+class upload {
+public:
+    /// Begins an upload of parts, if there will be several.
+    /// @param c, pool  Must outlive this.
+    CAIRN_DECL upload(client& c, upload_pool& pool, std::string key, std::uint64_t size);
+    upload(upload&&) = delete;
+    /// Ends what is under way, and removes what was sent, as far as possible.
+    CAIRN_DECL ~upload();
+
+    CAIRN_DECL void write(std::uint64_t at, byte_span b);
+    /// @throws error errc::already_exists for an object of one part, if there is one of this name
+    CAIRN_DECL void finish();
+    /// S3's name for it; empty for an object of one part.
+    const std::string& id() const noexcept { return id_; }
+    const std::string& key() const noexcept { return key_; }
+
+private:
+    struct part {
+        upload_pool::buffer memory{};
+        covered written{};
+        bool begun = false, complete = false;
+        std::string tag{}, checksum{};
+    };
+
+    call about(const char* method) const;
+    std::uint64_t length_of(std::size_t n) const noexcept;
+    void write_part(std::size_t n, std::size_t at, byte_span b);
+    void begin_part(std::unique_lock<std::mutex>& lock, std::size_t n);
+    void send_later(std::unique_lock<std::mutex>& lock, std::size_t n);
+    void send_part(std::size_t n) noexcept;
+    void fill_gaps();
+    void put_whole();
+    void complete();
+    void abort() noexcept;
+    bool is_there();
+    void note_failure(std::exception_ptr why) noexcept;
+    void throw_failure(const std::unique_lock<std::mutex>& lock) const;
+
+    client& client_;
+    upload_pool& pool_;
+    upload_pool::user user_;
+    std::string key_, what_, id_{};
+    std::uint64_t size_, part_size_;
+    std::atomic<bool> stop_{false};
+    std::mutex m_{};  ///< Protects the following.
+    std::condition_variable sent_{};
+    std::vector<part> parts_;
+    std::size_t under_way_ = 0;
+    std::exception_ptr failure_{};
+    bool finished_ = false;
+};
+
+}  // namespace cairn::detail::s3
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/object_store/impl/s3/upload.ipp>
+#endif
+
+#endif

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_CLIENT_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_CLIENT_IPP
+
+#include <cairn/object_store/detail/s3/client.hpp>
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/sigv4.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
+#include <cairn/object_store/detail/s3/uri.hpp>
+#include <cairn/object_store/detail/s3/utc_time.hpp>
+#include <cairn/object_store/detail/s3/xml.hpp>
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace cairn::detail::s3 {
+
+/// What is known of one call beside its answer.
+struct client::trying {
+    std::chrono::steady_clock::time_point until{};
+    std::size_t tries = 0;
+    bool in_doubt = false;
+    std::optional<origin> elsewhere{};  ///< Where the server wants this one.
+    std::shared_ptr<const s3_credentials> keys{};
+    // Each is put right once.
+    bool renewed = false, clock_set = false;
+    int redirects = 0;
+};
+
+CAIRN_DECL client::client(const store_settings& s)
+    : s_(s), http_({s.options.connect_timeout, s.options.stall_timeout, s.options.ca_file}),
+      credentials_(
+          s.options.credentials, s.environment,
+          [this](const request& r, std::chrono::milliseconds timeout) { return ask(r, timeout); },
+          [this] { return now(); }),
+      region_(s.options.region) {}
+
+/// Of a service that hands out credentials.
+CAIRN_DECL response client::ask(const request& r, std::chrono::milliseconds timeout) {
+    bool const near = r.to.host == "localhost" || r.to.host.starts_with("127.") ||
+                      r.to.host.starts_with("169.254.") || r.to.host.starts_with("[::1]") ||
+                      lower_case(r.to.host).starts_with("[fe80:") ||
+                      lower_case(r.to.host).starts_with("[fd00:ec2::");
+    auto x = http_.send(
+        r, {.most_body = std::size_t{1} << 20, .timeout = timeout, .past_proxies = near});
+    if (x.got.status == 0)
+        throw error(errc::io, {.file = r.to.scheme + "://" + host_of(r.to),
+                               .expected = "an answer with credentials",
+                               .found = x.failure});
+    return std::move(x.got);
+}
+
+CAIRN_DECL std::string client::region() const {
+    std::lock_guard const lock(m_);
+    return region_;
+}
+
+CAIRN_DECL std::chrono::system_clock::time_point client::now() const noexcept {
+    return std::chrono::system_clock::now() + std::chrono::seconds(behind_);
+}
+
+CAIRN_DECL request client::make(const call& c, const trying& t) const {
+    request r;
+    r.method = c.method;
+    auto const where = region();
+    r.to = t.elsewhere ? *t.elsewhere : s_.host(where);
+    r.path = s_.path(c.key);
+    r.query = c.query;
+    r.headers = c.headers;
+    auto const add = [&](const auto& more) {
+        r.headers.insert(r.headers.end(), more.begin(), more.end());
+    };
+    add(s_.options.headers);
+    if (c.creates) add(s_.options.creation_headers);
+    r.body = c.body;
+    r.into = c.into;
+    r.headers = signed_headers(r, *t.keys, where, now(), s_.signs);
+    return r;
+}
+
+/// Reads code, message and region of an answer that is an error, if it says them.
+inline void read_error(answer& a) {
+    a.region = a.got.header("x-amz-bucket-region");
+    if (a.got.body.empty()) return;
+    try {
+        auto const tree = parse_xml(a.got.body);
+        auto const e = tree.get_child_optional("Error");
+        if (!e) return;
+        a.code = trimmed(e->get("Code", ""));
+        a.message = trimmed(e->get("Message", ""));
+        if (a.region.empty()) a.region = trimmed(e->get("Region", ""));
+        if (a.code == "RequestTimeTooSkewed")
+            a.server_time = parse_utc_time(trimmed(e->get("ServerTime", "")));
+    } catch (const error&) {  // not S3's: of a proxy, perhaps
+    }
+}
+
+CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
+    auto const r = make(c, t);
+    ++requests_;
+    auto x = http_.send(r, {.most_body = c.most_body, .stop = c.stop});
+    answer a;
+    a.got = std::move(x.got);
+    a.failure = std::move(x.failure);
+    a.stopped = x.stopped;
+    a.hopeless = x.hopeless;
+    a.in_doubt = x.resent || (a.is(0) && !x.not_sent) || a.got.status >= 500;
+    if (!a.is(0)) sent_ += c.key.empty() ? 0 : c.body.size();
+    received_ += a.got.received;
+    if (!a.ok()) {
+        read_error(a);
+    } else if (c.may_fail_late) {
+        read_error(a);
+        if (!a.code.empty()) {
+            a.got.status = a.code == "SlowDown" || a.code == "ServiceUnavailable" ? 503 : 500;
+            a.in_doubt = true;
+        }
+    }
+    if (a.is(429) || a.is(503)) ++throttled_;
+    return a;
+}
+
+/// The answer to HEAD has no words: why it failed is asked for by a GET.
+CAIRN_DECL void client::explain_head(const call& c, const trying& t, answer& a) {
+    bool const unclear = a.is(400) || a.is(403) || (a.is(404) && !bucket_is_there_);
+    if (c.method != "HEAD" || !unclear) return;
+    auto get = c;
+    get.method = "GET";
+    get.headers.emplace_back("range", "bytes=0-0");
+    get.most_body = std::size_t{64} << 10;
+    auto why = exchange(get, t);
+    if (!why.is(a.got.status)) return;
+    a.code = std::move(why.code);
+    a.message = std::move(why.message);
+    if (a.region.empty()) a.region = std::move(why.region);
+    a.server_time = why.server_time;
+}
+
+CAIRN_DECL answer client::try_once(const call& c, trying& t) {
+    t.keys = credentials_.get();
+    auto a = exchange(c, t);
+    explain_head(c, t, a);
+    if (a.ok() || (a.is(404) && a.code == "NoSuchKey")) bucket_is_there_ = true;
+    t.in_doubt = a.in_doubt = a.in_doubt || t.in_doubt;
+    a.tries = ++t.tries;
+    return a;
+}
+
+/// Whether this clock was wrong, and is not any more.
+CAIRN_DECL bool client::set_clock(const answer& a) {
+    using std::chrono::system_clock;
+    auto theirs = a.server_time;
+    if (std::string const date(a.got.header("date")); !date.empty())
+        if (auto const t = ::curl_getdate(date.c_str(), nullptr); t != -1)
+            theirs = system_clock::from_time_t(t);
+    if (!theirs) return false;
+    auto const off = std::chrono::floor<std::chrono::seconds>(*theirs - now()).count();
+    constexpr std::int64_t tolerated = 240;  // AWS: 15 minutes; others have less
+    if (a.code != "RequestTimeTooSkewed" && std::abs(off) < tolerated) return false;
+    behind_ += off;
+    return true;
+}
+
+/// Whether the call is worth another try, elsewhere.
+CAIRN_DECL bool client::follow(const answer& a, trying& t) {
+    if (t.redirects++ == 3) return false;
+    bool changed = false;
+    if (!a.region.empty()) {
+        std::lock_guard const lock(m_);
+        changed = std::exchange(region_, a.region) != a.region;
+    }
+    if (!s_.endpoint.to.host.empty()) return changed;
+    // Keys are never sent to a host that is not AWS's.
+    std::string const location(a.got.header("location"));
+    if (!location.empty()) {
+        try {
+            auto to = parse_url(location, "Location").to;
+            if (to.scheme == s_.host(region()).scheme && is_aws_host(to.host)) {
+                t.elsewhere = std::move(to);
+                return true;
+            }
+        } catch (const error&) {  // no URL
+        }
+    }
+    return changed;
+}
+
+/// Whether what made it fail is put right.
+CAIRN_DECL bool client::put_right(const call&, trying& t, const answer& a) {
+    if (a.is(301) || a.is(302) || a.is(307) || a.is(308) || (a.is(400) && !a.region.empty()))
+        return follow(a, t);
+    if (a.is(403) && !std::exchange(t.clock_set, true) && set_clock(a)) return true;
+    return is_about_expiry(a.code) && !std::exchange(t.renewed, true) &&
+           *credentials_.renew(*t.keys) != *t.keys;
+}
+
+inline bool is_transient(const answer& a) {
+    if (a.is(0)) return !a.hopeless && !a.stopped;
+    for (int const s : {429, 500, 502, 503, 504})
+        if (a.is(s)) return true;
+    for (auto const* const code : {"RequestTimeout", "SlowDown", "OperationAborted",
+                                   "ConditionalRequestConflict", "InternalError"})
+        if (a.code == code) return true;
+    return false;
+}
+
+CAIRN_DECL answer client::send(const call& c) {
+    using clock = std::chrono::steady_clock;
+    trying t;
+    t.until = clock::now() + c.retry_for.value_or(s_.options.retry_for);
+    std::optional<std::minstd_rand> dice;
+    constexpr std::chrono::milliseconds longest_pause{5000};
+    for (std::chrono::milliseconds most{100};; most = std::min(2 * most, longest_pause)) {
+        auto a = try_once(c, t);
+        if (a.ok() || (c.stop != nullptr && *c.stop)) return a;
+        if (put_right(c, t, a)) {
+            ++retries_;
+            continue;
+        }
+        if (!is_transient(a)) return a;
+        if (!dice) dice.emplace(std::random_device{}());
+        std::chrono::milliseconds pause(
+            std::uniform_int_distribution<std::int64_t>(0, most.count())(*dice));
+        std::string const asked(a.got.header("retry-after"));
+        if (asked.size() < 4 && std::all_of(asked.begin(), asked.end(), is_digit) && !asked.empty())
+            pause += std::chrono::seconds(std::stoi(asked));
+        if (clock::now() + pause > t.until) return a;
+        ++retries_;
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+CAIRN_DECL answer client::expect(const call& c) {
+    auto a = send(c);
+    if (!a.ok()) throw failure(c, a);
+    return a;
+}
+
+CAIRN_DECL s3_statistics client::statistics() const noexcept {
+    return {requests_, retries_, throttled_, sent_, received_};
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

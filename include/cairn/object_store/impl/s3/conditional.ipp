@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_CONDITIONAL_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_CONDITIONAL_IPP
+
+#include <cairn/object_store/detail/s3/conditional.hpp>
+
+#include <cairn/detail/identity.hpp>
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/checksum.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace cairn::detail::s3 {
+
+CAIRN_DECL call put_call(client& c, const std::string& key, byte_span bytes) {
+    call put;
+    put.method = "PUT";
+    put.key = key;
+    put.what = c.options().describe(key);
+    put.right = "s3:PutObject";
+    put.body = bytes;
+    put.headers = {{"x-amz-checksum-crc32", crc32_text(bytes)}};
+    put.creates = true;
+    return put;
+}
+
+CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span bytes) {
+    call get;
+    get.key = key;
+    get.what = c.options().describe(key);
+    get.right = "s3:GetObject";
+    // One that is longer is not received.
+    get.headers = {{"range", "bytes=0-" + std::to_string(bytes.size())}};
+    get.most_body = bytes.size() + (std::size_t{64} << 10);
+    auto a = c.send(get);
+    if (a.is(416)) {  // of an empty object there is no range
+        get.headers.clear();
+        a = c.send(get);
+    }
+    if (a.is(404) && a.code != "NoSuchBucket") return {};
+    if (!a.ok()) throw c.failure(get, a);
+    auto const there = std::as_bytes(std::span(a.got.body));
+    return {std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()),
+            object_tag{std::string(a.got.header("etag"))}};
+}
+
+inline std::pair<std::string, std::string> condition(const object_tag& match, tag_form form) {
+    if (match.text.empty()) return {"if-none-match", "*"};
+    std::string_view t = match.text;
+    if (form == tag_form::plain && t.size() > 1 && t.front() == '"' && t.back() == '"')
+        t = t.substr(1, t.size() - 2);
+    return {"if-match", std::string(t)};
+}
+
+/// Whether a PUT failed because of its condition. AWS answers 404 if what must match is missing.
+inline bool was_refused(const answer& a) {
+    return a.is(412) || (a.is(404) && a.code != "NoSuchBucket");
+}
+
+/// One server, one key that nobody else knows.
+struct conditional_puts::trial {
+    trial(client& c, std::string_view place)
+        : client_(c), key(std::string(place) + std::string(trial_prefix) + new_save_id()) {}
+    trial(trial&&) = delete;
+    ~trial() {
+        try {
+            call remove;
+            remove.method = "DELETE";
+            remove.key = key;
+            remove.right = "s3:DeleteObject";
+            remove.retry_for =
+                std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
+            (void)client_.send(remove);
+        } catch (...) {  // it is collected with its place
+        }
+    }
+
+    /// A PUT of other bytes than the last one, with a condition.
+    answer put(const object_tag& match, tag_form form = tag_form::quoted) {
+        auto const text = "a trial of conditional writes, step " + std::to_string(++step);
+        auto const bytes = std::as_bytes(std::span(text));
+        auto c = put_call(client_, key, bytes);
+        c.headers.push_back(condition(match, form));
+        auto a = client_.send(c);
+        server = a.got.header("server");
+        in_doubt = in_doubt || a.in_doubt;
+        if (!a.ok() && !was_refused(a) && !refuses_conditions(a)) throw client_.failure(c, a);
+        return a;
+    }
+    static bool refuses_conditions(const answer& a) {
+        return a.is(501) || a.is(405) || (a.is(400) && a.code != "RequestTimeout");
+    }
+    error unsupported(std::string found) const {
+        return {errc::unsupported,
+                {.file = client_.options().describe(key),
+                 .expected = "a server that heeds If-None-Match and If-Match of a PUT, because a "
+                             "save ends with one",
+                 .found = (server.empty() ? "one" : "'" + server + "'") + std::string(" that ") +
+                          std::move(found) + ", as the S3 interface of Google's storage does",
+                 .remedy = "use another server, or, if only one job saves there, "
+                           "s3_options::unconditional"}};
+    }
+
+    client& client_;
+    std::string key;
+    std::string server{};
+    int step = 0;
+    bool in_doubt = false;  ///< Some PUT may have been repeated: what was seen proves nothing.
+};
+
+CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
+    constexpr int most_tries = 5;
+    for (int tries = 1;; ++tries) {
+        trial t(client_, place);
+        auto const again = [&] { return t.in_doubt && tries < most_tries; };
+        auto const made = t.put({});
+        if (again()) continue;
+        if (!made.ok()) throw t.unsupported("refuses If-None-Match for a key that is free");
+        auto const kept = t.put({});
+        if (again()) continue;
+        if (!was_refused(kept)) throw t.unsupported("ignores If-None-Match");
+        auto const wrong = t.put({"\"00000000000000000000000000000000\""});
+        if (again()) continue;
+        if (!was_refused(wrong)) throw t.unsupported("ignores If-Match");
+        object_tag const right{std::string(made.got.header("etag"))};
+        for (auto const form : {tag_form::quoted, tag_form::plain}) {
+            auto const replaced = t.put(right, form);
+            if (again()) break;
+            if (replaced.ok()) return form;
+        }
+        if (again()) continue;
+        throw t.unsupported("refuses If-Match of the right tag");
+    }
+}
+
+CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
+                                      const object_tag& match) {
+    auto const form = [&] {
+        std::lock_guard const lock(m_);
+        if (!form_) form_ = find_out(std::string_view(key).substr(0, key.rfind('/') + 1));
+        return *form_;
+    }();
+    auto c = put_call(client_, key, bytes);
+    c.headers.push_back(condition(match, form));
+    auto const replaced = [&](const object_tag& there) {
+        auto const words = [](const object_tag& t) {
+            return t.text.empty() ? std::string("no object") : "version " + t.text;
+        };
+        return error(errc::concurrent_save, {.file = c.what,
+                                             .expected = words(match),
+                                             .found = words(there),
+                                             .remedy = "another job saves to the same place"});
+    };
+    // What a server has received may still take effect after this has given up.
+    auto const unknown = [&](const answer& a) {
+        auto why = client_.failure(c, a).context();
+        why.remedy = "load it to find out";
+        return error(errc::outcome_unknown, std::move(why));
+    };
+    constexpr int most_rounds = 2;
+    for (int round = 1;; ++round) {
+        auto const a = client_.send(c);
+        if (a.ok()) return;
+        // A refusal may be the answer to a repetition: not by this client, but by a proxy.
+        if (!a.in_doubt && !was_refused(a) && round == 1) throw client_.failure(c, a);
+        found_object there;
+        try {
+            there = look_at(client_, key, bytes);
+        } catch (const error&) {
+            throw unknown(a);
+        }
+        if (there.is_ours) return;
+        if (was_refused(a) || there.tag != match) throw replaced(there.tag);
+        if (round == most_rounds) throw unknown(a);
+    }
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

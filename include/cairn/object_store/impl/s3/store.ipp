@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_STORE_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_STORE_IPP
+
+#include <cairn/object_store/s3.hpp>
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/names.hpp>
+#include <cairn/object_store/detail/s3/listing.hpp>
+#include <cairn/object_store/detail/s3/shared.hpp>
+#include <cairn/object_store/detail/s3/upload.hpp>
+#include <cairn/object_store/detail/s3/uri.hpp>
+#include <cairn/object_store/impl/s3/handles.ipp>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <utility>
+
+namespace cairn {
+
+static_assert(BrowsableStore<s3_store> && ManyRequestsStore<s3_store> && ReadSizeStore<s3_store> &&
+              WarningStore<s3_store>);
+
+/// What the members share.
+struct s3_store::impl {
+    static std::string key(const s3_store& at, std::string_view name) {
+        if (!detail::is_object_name(name)) throw detail::bad_object_name(at.describe(name));
+        return at.prefix_ + std::string(name);
+    }
+    static detail::s3::call about(const s3_store& at, const char* method, std::string key,
+                                  const char* right) {
+        detail::s3::call c;
+        c.method = method;
+        c.what = at.s_->options().describe(key);
+        c.key = std::move(key);
+        c.right = right;
+        return c;
+    }
+    /// @return Nothing if there is no such object.
+    static std::optional<detail::s3::response> head(const s3_store& at, const std::string& key) {
+        auto& requests = at.s_->here().requests;
+        auto const c = about(at, "HEAD", key, "s3:GetObject");
+        auto a = requests.send(c);
+        if (a.is(404) && a.code != "NoSuchBucket") return {};
+        if (!a.ok()) throw requests.failure(c, a);
+        return std::move(a.got);
+    }
+    static s3_options with(s3_options o, std::string_view url) {
+        auto place = detail::s3::parse_s3_uri(url);
+        o.bucket = std::move(place.bucket);
+        o.prefix = std::move(place.prefix);
+        return o;
+    }
+    static std::string as_prefix(std::string id) {
+        if (id.empty() || id == ".") return {};
+        return id + "/";
+    }
+    /// The uploads below a place; none, with a warning, if this key may not list them.
+    static std::vector<detail::s3::listed_upload> uploads(const s3_store& at) {
+        auto& here = at.s_->here();
+        try {
+            auto all = detail::s3::list_uploads(here.requests, at.prefix_);
+            std::lock_guard const lock(here.m);
+            for (auto const& u : all) here.uploads[u.key].insert(u.id);
+            return all;
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::permission_denied)) throw;
+            here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
+                      e.what());
+            return {};
+        }
+    }
+    static void remove_object(const s3_store& at, const std::string& key) {
+        auto& requests = at.s_->here().requests;
+        auto const c = about(at, "DELETE", key, "s3:DeleteObject");
+        auto const a = requests.send(c);
+        if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
+    }
+    static void end_upload(const s3_store& at, const std::string& key, const std::string& id) {
+        auto& requests = at.s_->here().requests;
+        auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
+        c.query = {{"uploadId", id}};
+        auto const a = requests.send(c);
+        if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
+    }
+    static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+    }
+};
+
+CAIRN_DECL s3_store::s3_store(s3_options o)
+    : s_(std::make_shared<detail::s3::shared>(detail::s3::store_settings::of(std::move(o)))),
+      prefix_(impl::as_prefix(s_->options().options.prefix)) {
+    if (s_->options().options.unconditional)
+        s_->here().warn("'" + describe("") +
+                        "' is used without conditional writes: of two jobs that save to one place "
+                        "at the same moment both may be told that they have succeeded, so only one "
+                        "job may save there");
+}
+CAIRN_DECL s3_store::s3_store(std::string_view url, s3_options o)
+    : s3_store(impl::with(std::move(o), url)) {}
+CAIRN_DECL s3_store::s3_store(std::shared_ptr<detail::s3::shared> s, std::string prefix)
+    : s_(std::move(s)), prefix_(std::move(prefix)) {}
+
+CAIRN_DECL s3_store s3_store::at(const std::string& id) const {
+    if (id.empty()) return *this;
+    auto const outside = [&](std::string found) {
+        return error(errc::invalid_argument,
+                     {.file = describe(""),
+                      .expected = "the id of a place in the bucket: relative, or 's3://" +
+                                  s_->options().options.bucket + "/…'",
+                      .found = std::move(found)});
+    };
+    if (id.starts_with("s3://")) {
+        auto place = detail::s3::parse_s3_uri(id);
+        if (place.bucket != s_->options().options.bucket) throw outside("'" + id + "'");
+        auto const plain = place.prefix.empty() ? "" : detail::plain_place_id(place.prefix);
+        if (!plain.empty() && !detail::is_object_name(plain)) throw outside("'" + id + "'");
+        return {s_, impl::as_prefix(plain)};
+    }
+    auto const plain = detail::plain_place_id(prefix_ + id);
+    bool const is_root = plain.empty() || plain == ".";
+    if (id.front() == '/' || (!is_root && !detail::is_object_name(plain)))
+        throw outside("'" + id + "'");
+    return {s_, impl::as_prefix(plain)};
+}
+
+CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_t size) {
+    auto const key = impl::key(*this, name);
+    writer w(std::make_unique<writer::state>(s_, key, describe(name)));
+    if (impl::head(*this, key)) throw error(errc::already_exists, {.file = describe(name)});
+    auto& here = w.s_->here;
+    w.s_->object.emplace(here.requests, here.pool, key, size);
+    w.s_->held.has_upload(w.s_->object->id());
+    return w;
+}
+
+CAIRN_DECL void s3_store::publish(std::string_view name, byte_span b,
+                                  std::optional<object_tag> if_match) {
+    auto const key = impl::key(*this, name);
+    auto& here = s_->here();
+    if (if_match && !s_->options().options.unconditional) return here.puts.put(key, b, *if_match);
+    if (if_match) {
+        if (auto const there = tag(name); there != *if_match)
+            throw error(errc::concurrent_save, {.file = describe(name),
+                                                .expected = "version '" + if_match->text + "'",
+                                                .found = "version '" + there.text + "'",
+                                                .remedy = "another job saves to the same place"});
+    }
+    (void)here.requests.expect(detail::s3::put_call(here.requests, key, b));
+}
+
+CAIRN_DECL s3_store::reader s3_store::open(std::string_view name) {
+    auto key = impl::key(*this, name);
+    auto const there = impl::head(*this, key);
+    if (!there) throw error(errc::not_found, {.file = describe(name), .found = "no such object"});
+    auto const length = there->header("content-length");
+    std::uint64_t size = 0;
+    auto const [end, e] = std::from_chars(length.data(), length.data() + length.size(), size);
+    if (length.empty() || e != std::errc() || end != length.data() + length.size())
+        throw error(errc::corrupt, {.file = describe(name),
+                                    .expected = "an answer with the object's size",
+                                    .found = "the size '" + std::string(length) + "'"});
+    return reader(std::make_unique<reader::state>(
+        reader::state{s_, std::move(key), size, std::string(there->header("etag"))}));
+}
+
+CAIRN_DECL object_tag s3_store::tag(std::string_view name) {
+    auto const there = impl::head(*this, impl::key(*this, name));
+    return there ? object_tag{std::string(there->header("etag"))} : object_tag{};
+}
+
+CAIRN_DECL std::vector<object_info> s3_store::list() {
+    std::vector<object_info> out;
+    std::set<std::string> known;
+    auto const add = [&](const std::string& key, std::uint64_t size, auto modified) {
+        auto name = key.substr(prefix_.size());
+        if (detail::is_object_name(name) && name.find('/') == name.npos &&
+            !name.starts_with(detail::s3::trial_prefix) && known.insert(name).second)
+            out.push_back({std::move(name), size, impl::nanoseconds(modified)});
+    };
+    for (auto const& o : detail::s3::list_objects(s_->here().requests, prefix_).objects)
+        add(o.key, o.size, o.modified);
+    for (auto const& u : impl::uploads(*this)) add(u.key, 0, u.begun);
+    std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
+    return out;
+}
+
+CAIRN_DECL std::vector<std::string> s3_store::places() {
+    auto all = detail::s3::list_objects(s_->here().requests, prefix_).places;
+    for (auto const& u : impl::uploads(*this)) all.push_back(u.key);
+    std::vector<std::string> out;
+    for (auto const& key : all) {
+        auto const slash = key.find('/', prefix_.size());
+        if (slash == key.npos) continue;
+        auto id = key.substr(prefix_.size(), slash - prefix_.size());
+        if (detail::is_object_name(id) && !id.starts_with('.')) out.push_back(std::move(id));
+    }
+    detail::keep_one_of_each(out);
+    return out;
+}
+
+CAIRN_DECL std::string s3_store::place_id(const std::string& id) const {
+    auto const mine = describe("");
+    return detail::plain_place_id(id.starts_with(mine) ? id.substr(mine.size()) : id);
+}
+
+/// A place is its objects. What may be left are an object that stands for a folder in other
+/// programs, and trials of processes that have ended.
+CAIRN_DECL void s3_store::remove_place(const std::string& id) {
+    auto const place = at(id);
+    auto& here = s_->here();
+    auto const there = detail::s3::list_objects(here.requests, place.prefix_);
+    if (!there.places.empty() || place.prefix_.empty()) return;
+    auto const is_trial = [&](const std::string& key) {
+        return std::string_view(key)
+            .substr(place.prefix_.size())
+            .starts_with(detail::s3::trial_prefix);
+    };
+    auto newest = std::chrono::system_clock::time_point::min();
+    for (auto const& o : there.objects) {
+        if (o.key != place.prefix_ && !is_trial(o.key)) return;
+        newest = std::max(newest, o.modified);
+    }
+    constexpr std::chrono::hours long_ago{1};
+    auto const now = std::max(newest, here.requests.now());
+    for (auto const& o : there.objects)
+        if (!is_trial(o.key) || now - o.modified > long_ago) impl::remove_object(*this, o.key);
+}
+
+CAIRN_DECL void s3_store::remove(std::string_view name) {
+    auto const key = impl::key(*this, name);
+    auto& here = s_->here();
+    std::set<std::string> uploads;
+    {
+        std::lock_guard const lock(here.m);
+        here.begun.erase(key);
+        if (auto const it = here.uploads.find(key); it != here.uploads.end()) uploads = it->second;
+    }
+    for (auto const& id : uploads) {
+        impl::end_upload(*this, key, id);
+        std::lock_guard const lock(here.m);
+        if (auto const it = here.uploads.find(key); it != here.uploads.end()) {
+            it->second.erase(id);
+            if (it->second.empty()) here.uploads.erase(it);
+        }
+    }
+    impl::remove_object(*this, key);
+}
+
+CAIRN_DECL std::string s3_store::describe(std::string_view name) const {
+    return s_->options().describe(prefix_ + std::string(name));
+}
+
+CAIRN_DECL std::size_t s3_store::requests_in_flight() const noexcept {
+    return s_->options().options.requests_in_flight;
+}
+
+CAIRN_DECL std::vector<std::string> s3_store::take_warnings() {
+    auto& here = s_->here();
+    std::lock_guard const lock(here.m);
+    return std::exchange(here.fresh, {});
+}
+
+CAIRN_DECL s3_statistics s3_store::statistics() const {
+    return s_->here().requests.statistics();
+}
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_UPLOAD_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_UPLOAD_IPP
+
+#include <cairn/object_store/detail/s3/upload.hpp>
+
+#include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/checksum.hpp>
+#include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
+#include <cairn/object_store/detail/s3/xml.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace cairn::detail::s3 {
+
+CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
+    : client_(c), pool_(pool), user_(pool), key_(std::move(key)), what_(c.options().describe(key_)),
+      size_(size), part_size_(c.options().part_size(size)),
+      parts_(static_cast<std::size_t>(size == 0 ? 1 : (size + part_size_ - 1) / part_size_)) {
+    if (parts_.size() == 1) return;
+    auto begin = about("POST");
+    begin.query = {{"uploads", ""}};
+    begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}};
+    begin.creates = true;
+    auto const a = client_.expect(begin);
+    id_ = trimmed(
+        parse_xml(a.got.body).get<std::string>("InitiateMultipartUploadResult.UploadId", ""));
+    if (id_.empty())
+        throw error(errc::corrupt, {.file = what_,
+                                    .expected = "an answer that names the upload",
+                                    .found = "one that does not"});
+}
+
+CAIRN_DECL upload::~upload() {
+    stop_ = true;
+    {
+        std::unique_lock lock(m_);
+        sent_.wait(lock, [this] { return under_way_ == 0; });
+    }
+    if (!finished_ && !id_.empty()) abort();
+}
+
+CAIRN_DECL call upload::about(const char* method) const {
+    call c;
+    c.method = method;
+    c.key = key_;
+    c.what = what_;
+    c.right = "s3:PutObject";
+    return c;
+}
+
+CAIRN_DECL std::uint64_t upload::length_of(std::size_t n) const noexcept {
+    return std::min(part_size_, size_ - n * part_size_);
+}
+
+CAIRN_DECL void upload::note_failure(std::exception_ptr why) noexcept {
+    std::lock_guard const lock(m_);
+    if (!failure_) failure_ = std::move(why);
+    stop_ = true;
+}
+
+CAIRN_DECL void upload::throw_failure(const std::unique_lock<std::mutex>&) const {
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+CAIRN_DECL void upload::write(std::uint64_t at, byte_span b) {
+    {
+        std::unique_lock const lock(m_);
+        if (finished_ || at > size_ || b.size() > size_ - at)
+            throw error(errc::invalid_argument,
+                        {.file = what_,
+                         .expected = "bytes within the " + std::to_string(size_) +
+                                     " that were asked for, before finish",
+                         .found = std::to_string(b.size()) + " at " + std::to_string(at)});
+        throw_failure(lock);
+    }
+    try {
+        while (!b.empty()) {
+            auto const n = static_cast<std::size_t>(at / part_size_);
+            auto const within = static_cast<std::size_t>(at % part_size_);
+            auto const most = static_cast<std::size_t>(length_of(n)) - within;
+            auto const piece = b.first(std::min(b.size(), most));
+            write_part(n, within, piece);
+            at += piece.size();
+            b = b.subspan(piece.size());
+        }
+    } catch (...) {
+        note_failure(std::current_exception());
+        throw;
+    }
+}
+
+CAIRN_DECL void upload::begin_part(std::unique_lock<std::mutex>& lock, std::size_t n) {
+    if (parts_[n].begun) return;
+    // Those that send parts need the lock.
+    lock.unlock();
+    auto memory = pool_.take(static_cast<std::size_t>(length_of(n)));
+    lock.lock();
+    if (parts_[n].begun) return;  // by another thread, meanwhile
+    parts_[n].memory = std::move(memory);
+    parts_[n].begun = true;
+}
+
+CAIRN_DECL void upload::write_part(std::size_t n, std::size_t at, byte_span b) {
+    std::unique_lock lock(m_);
+    begin_part(lock, n);
+    throw_failure(lock);
+    auto& p = parts_[n];
+    if (p.complete)
+        throw error(errc::invalid_argument, {.file = what_,
+                                             .expected = "each byte to be written once",
+                                             .found = "bytes that were written before",
+                                             .remedy = "write an object front to back"});
+    auto const to = p.memory.bytes().subspan(at, b.size());
+    lock.unlock();
+    std::memcpy(to.data(), b.data(), b.size());
+    lock.lock();
+    p.written.add(at, at + b.size());
+    if (p.written.is_all(static_cast<std::size_t>(length_of(n)))) send_later(lock, n);
+}
+
+/// The part is complete.
+CAIRN_DECL void upload::send_later(std::unique_lock<std::mutex>& lock, std::size_t n) {
+    auto& p = parts_[n];
+    if (parts_.size() == 1) return;  // it is sent when it is finished
+    p.complete = true;
+    p.memory.is_sent_soon();
+    ++under_way_;
+    lock.unlock();
+    try {
+        pool_.run([this, n] { send_part(n); });
+    } catch (...) {
+        lock.lock();
+        --under_way_;
+        throw;
+    }
+    lock.lock();
+}
+
+CAIRN_DECL void upload::send_part(std::size_t n) noexcept {
+    try {
+        if (!stop_) {
+            auto c = about("PUT");
+            c.query = {{"partNumber", std::to_string(n + 1)}, {"uploadId", id_}};
+            c.body = parts_[n].memory.bytes();
+            auto const checksum = crc32_text(c.body);
+            c.headers = {{"x-amz-checksum-crc32", checksum}};
+            c.stop = &stop_;
+            auto const a = client_.send(c);
+            if (a.is(404) && a.code == "NoSuchUpload")
+                throw error(errc::io,
+                            {.file = what_, .found = "it was removed while being written"});
+            if (!a.ok() && !a.stopped) throw client_.failure(c, a);
+            auto const tag = a.got.header("etag");
+            if (a.ok() && tag.empty())
+                throw error(errc::corrupt, {.file = what_,
+                                            .expected = "the tag of the part that was sent",
+                                            .found = "an answer without one"});
+            parts_[n].tag = tag;
+            if (a.got.header("x-amz-checksum-crc32") == checksum) parts_[n].checksum = checksum;
+        }
+    } catch (...) {
+        note_failure(std::current_exception());
+    }
+    parts_[n].memory = {};
+    // The last use of this: it may be destroyed as soon as the lock is free.
+    std::lock_guard const lock(m_);
+    --under_way_;
+    sent_.notify_all();
+}
+
+/// Bytes that nobody has written are zeros.
+CAIRN_DECL void upload::fill_gaps() {
+    std::unique_lock lock(m_);
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+        if (parts_[n].complete) continue;
+        begin_part(lock, n);
+        throw_failure(lock);
+        auto const bytes = parts_[n].memory.bytes();
+        parts_[n].written.for_each_gap(bytes.size(), [&](std::size_t begin, std::size_t end) {
+            std::memset(bytes.data() + begin, 0, end - begin);
+        });
+        send_later(lock, n);
+    }
+    sent_.wait(lock, [this] { return under_way_ == 0; });
+    throw_failure(lock);
+}
+
+CAIRN_DECL void upload::finish() {
+    {
+        std::unique_lock const lock(m_);
+        if (finished_)
+            throw error(errc::invalid_argument,
+                        {.file = what_, .expected = "one finish", .found = "a second one"});
+        throw_failure(lock);
+    }
+    try {
+        fill_gaps();
+        if (parts_.size() == 1)
+            put_whole();
+        else
+            complete();
+    } catch (...) {
+        note_failure(std::current_exception());
+        throw;
+    }
+    finished_ = true;
+    parts_.clear();
+}
+
+CAIRN_DECL void upload::put_whole() {
+    auto c = about("PUT");
+    c.body = parts_[0].memory.bytes();
+    c.headers = {{"x-amz-checksum-crc32", crc32_text(c.body)}};
+    c.creates = true;
+    if (!client_.options().options.unconditional) c.headers.emplace_back("if-none-match", "*");
+    auto const a = client_.send(c);
+    if (a.ok()) return;
+    // A refusal may be the answer to a repetition, by this client or by a proxy.
+    if ((a.in_doubt || a.is(412)) && look_at(client_, key_, c.body).is_ours) return;
+    if (a.is(412)) throw error(errc::already_exists, {.file = what_});
+    throw client_.failure(c, a);
+}
+
+CAIRN_DECL void upload::complete() {
+    std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+    // Checksums of all parts or of none: a server that keeps them wants each.
+    bool const checked = std::all_of(parts_.begin(), parts_.end(),
+                                     [](auto const& p) { return !p.checksum.empty(); });
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+        xml += "<Part><PartNumber>" + std::to_string(n + 1) + "</PartNumber><ETag>";
+        for (char const ch : parts_[n].tag) switch (ch) {
+                case '"': xml += "&quot;"; break;
+                case '&': xml += "&amp;"; break;
+                case '<': xml += "&lt;"; break;
+                default: xml += ch;
+            }
+        xml += "</ETag>";
+        if (checked) xml += "<ChecksumCRC32>" + parts_[n].checksum + "</ChecksumCRC32>";
+        xml += "</Part>";
+    }
+    xml += "</CompleteMultipartUpload>";
+    auto c = about("POST");
+    c.query = {{"uploadId", id_}};
+    c.body = std::as_bytes(std::span(xml));
+    c.may_fail_late = true;
+    auto const a = client_.send(c);
+    if (a.ok()) return;
+    // A try that seemed to fail may have succeeded, and the upload is gone since.
+    bool const gone = a.is(404) && a.code == "NoSuchUpload";
+    if ((a.in_doubt || gone) && is_there()) return;
+    if (gone) throw error(errc::io, {.file = what_, .found = "it was removed while being written"});
+    throw client_.failure(c, a);
+}
+
+/// Whether there is an object of this name and size.
+CAIRN_DECL bool upload::is_there() {
+    auto const a = client_.send(about("HEAD"));
+    return a.ok() && a.got.header("content-length") == std::to_string(size_);
+}
+
+CAIRN_DECL void upload::abort() noexcept {
+    try {
+        auto c = about("DELETE");
+        c.right = "s3:AbortMultipartUpload";
+        c.query = {{"uploadId", id_}};
+        c.retry_for =
+            std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
+        (void)client_.send(c);
+    } catch (...) {  // a listing shows it to those who collect leftovers
+    }
+}
+
+}  // namespace cairn::detail::s3
+
+#endif

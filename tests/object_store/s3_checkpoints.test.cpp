@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints in a bucket: saved, replaced, found, collected.
+#include "s3_place.hpp"
+#include "support/error_codes.hpp"
+#include "support/on_threads.hpp"
+
+#include <cairn/catalog/garbage.hpp>
+#include <cairn/catalog/latest.hpp>
+#include <cairn/catalog/listing.hpp>
+#include <cairn/catalog/retention.hpp>
+#include <cairn/checkpointer.hpp>
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/load.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/tensor/mesh.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(s3_checkpoints)
+
+using cairn::errc;
+using s3_tests::place;
+using support::is;
+
+namespace {
+
+constexpr int ranks = 3;
+
+/// A tensor of which each rank has rows, and one that all have.
+struct rank_state {
+    std::vector<float> rows, bias;
+    cairn::state_dict dict{};
+
+    rank_state(float v, int rank, std::size_t columns)
+        : rows(2 * columns, v + static_cast<float>(rank)), bias(5, v) {
+        auto const n = static_cast<std::int64_t>(columns);
+        dict = {
+            {"w", cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {2, n}, rows.data()),
+                                       {2 * ranks, n}, cairn::device_mesh::line(ranks),
+                                       {cairn::shard_along{0}}, rank)},
+            {"bias", bias}};
+    }
+    bool is(float v, int rank) const {
+        auto const all = [](auto const& in, float want) {
+            return std::ranges::all_of(in, [&](float x) { return x == want; });
+        };
+        return all(rows, v + static_cast<float>(rank)) && all(bias, v);
+    }
+};
+template <class F>
+void on_ranks(F&& f) {
+    auto group = cairn::thread_group::create(ranks);
+    support::rethrow_first(
+        support::try_on_threads(ranks, [&](int r) { f(group[static_cast<std::size_t>(r)], r); }));
+}
+void save(const cairn::s3_store& at, const std::string& id, float v, std::size_t columns = 7) {
+    on_ranks([&](auto& me, int r) {
+        rank_state s(v, r, columns);
+        auto const report = cairn::save(s.dict, id, me, at);
+        BOOST_TEST(report.warnings.empty());
+    });
+}
+bool holds(const cairn::s3_store& at, const std::string& id, float v, std::size_t columns = 7) {
+    std::vector<int> same(ranks);
+    on_ranks([&](auto& me, int r) {
+        rank_state s(0, r, columns);
+        (void)cairn::load(s.dict, id, me, at);
+        same[static_cast<std::size_t>(r)] = s.is(v, r);
+    });
+    return std::ranges::all_of(same, [](int x) { return x == 1; });
+}
+std::size_t objects_in(cairn::s3_store s) {
+    return s.list().size();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_is_saved_loaded_and_replaced) {
+    place p;
+    auto s = p.store();
+    save(s, "step_1", 1);
+    BOOST_TEST(holds(s, "step_1", 1));
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+    save(s, "step_1", 5);
+    BOOST_TEST(holds(s, "step_1", 5));
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+    BOOST_TEST(cairn::latest(s).value_or("none") == "step_1");
+}
+
+/// Files of several parts, read in several ranges.
+BOOST_AUTO_TEST_CASE(a_large_checkpoint_is_saved_in_parts) {
+    place p;
+    auto s = p.store();
+    constexpr std::size_t columns = std::size_t{5} << 20;  // 40 MiB for each rank
+    save(s, "step_1", 1, columns);
+    BOOST_TEST(holds(s, "step_1", 1, columns));
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_keeps_its_newest_checkpoints) {
+    place p;
+    auto s = p.store();
+    on_ranks([&](auto& me, int r) {
+        rank_state state(0, r, 7);
+        cairn::checkpointer_options o;
+        o.keep = cairn::last(2);
+        cairn::checkpointer<cairn::thread_group::member&, cairn::s3_store> c(o, me, s);
+        for (int step = 1; step <= 4; ++step) (void)c.save(state.dict, step);
+    });
+    BOOST_TEST(s.places() == (std::vector<std::string>{"step_3", "step_4"}),
+               boost::test_tools::per_element());
+    auto const all = cairn::list_checkpoints(s);
+    BOOST_REQUIRE(all.size() == 2u);
+    for (auto const& c : all) BOOST_TEST((c.state == cairn::checkpoint_state::complete));
+    BOOST_TEST(cairn::latest(s).value_or("none") == "step_4");
+}
+
+/// A save that was killed while it wrote: an intent, a finished file, and an upload.
+BOOST_AUTO_TEST_CASE(what_a_killed_save_has_left_is_collected) {
+    place p;
+    auto s = p.store();
+    save(s, "step_1", 1);
+    auto there = s.at("step_2");
+    cairn::detail::save_intent intent;
+    intent.save_id = std::string(32, 'a');
+    intent.began = cairn::detail::save_intent::now();
+    intent.owner = cairn::detail::record_owner::this_one();
+    intent.names = {cairn::detail::data_name("__0_0", intent.save_id),
+                    cairn::detail::data_name("__1_0", intent.save_id)};
+    there.publish(cairn::detail::intent_name(intent.save_id), intent.encode(), std::nullopt);
+    s3_tests::put(there, intent.names[0], s3_tests::pattern(0));
+    cairn::detail::s3::call begin;
+    begin.method = "POST";
+    begin.key = p.prefix + "/step_2/" + intent.names[1];
+    begin.query = {{"uploads", ""}};
+    BOOST_REQUIRE(s3_tests::ask(begin, p.options()).ok());
+
+    auto const would = cairn::collect_garbage(s, true);
+    BOOST_TEST(would.files == 3u);
+    BOOST_TEST(objects_in(there) == 3u);
+    auto const did = cairn::collect_garbage(s);
+    BOOST_TEST(did.files == 3u);
+    BOOST_TEST(did.problems == 0u);
+    BOOST_TEST(objects_in(there) == 0u);
+    BOOST_TEST(s.places() == std::vector<std::string>{"step_1"}, boost::test_tools::per_element());
+    BOOST_TEST(holds(s, "step_1", 1));
+    BOOST_TEST(cairn::collect_garbage(s).lines.empty());
+}
+
+/// One rank cannot plan: nothing is left, and what was there stands.
+BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_nothing) {
+    place p;
+    auto s = p.store();
+    save(s, "step_1", 1);
+    auto group = cairn::thread_group::create(ranks);
+    auto const failures = support::try_on_threads(ranks, [&](int r) {
+        rank_state state(2, r, std::size_t{3} << 20);
+        // Another replica than the others', so that plans contradict each other.
+        std::vector<float> other(r == 1 ? 6 : 5, 2);
+        if (r == 1) state.dict["bias"] = other;
+        (void)cairn::save(state.dict, "step_1", group[static_cast<std::size_t>(r)], s);
+    });
+    for (auto const& f : failures) BOOST_TEST((f != nullptr));
+    BOOST_TEST(holds(s, "step_1", 1));
+    (void)cairn::collect_garbage(s);
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+}
+
+/// The server refuses parts of one rank's file.
+BOOST_AUTO_TEST_CASE(a_save_whose_upload_fails_leaves_nothing) {
+    place p;
+    if (!p.mine) return;  // a server that fails as it is told to
+    auto s = p.store();
+    save(s, "step_1", 1);
+    auto f = s3_server::faults::answer(400, "BadDigest");
+    p.mine->fail(f, s3_server::kind::upload_part, 2);
+    BOOST_CHECK_THROW(save(s, "step_1", 2, std::size_t{3} << 20), cairn::error);
+    BOOST_TEST(holds(s, "step_1", 1));
+    BOOST_TEST(p.mine->uploads(s3_tests::bucket).empty());
+    (void)cairn::collect_garbage(s);
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+    save(s, "step_1", 3);
+    BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+}
+
+/// The answer to the commit is lost: it is looked up, and the checkpoint is there.
+BOOST_AUTO_TEST_CASE(a_commit_whose_answer_is_lost_is_a_commit) {
+    place p;
+    if (!p.mine) return;
+    auto s = p.store();
+    auto const commits = [](const s3_server::request& r) {
+        return r.what() == s3_server::kind::put_object && r.key.ends_with("/.metadata");
+    };
+    for (auto const has : {s3_server::effect::done, s3_server::effect::none}) {
+        auto const v = has == s3_server::effect::done ? 1.0f : 2.0f;
+        p.mine->fail(s3_server::faults::reset(has), commits, 0);
+        save(s, "step_1", v);
+        BOOST_TEST(holds(s, "step_1", v));
+        BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+    }
+    BOOST_TEST(p.mine->faults_happened() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
+    place p;
+    if (!p.mine) return;
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(200);
+    auto s = p.store(o);
+    save(s, "step_1", 1);
+    p.mine->fail_each(
+        s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
+            return r.what() == s3_server::kind::put_object && r.key.ends_with("/.metadata");
+        });
+    BOOST_CHECK_EXCEPTION(save(s, "step_1", 2), cairn::error, is(errc::outcome_unknown));
+    // The files of both, and the intent.
+    BOOST_TEST(objects_in(s.at("step_1")) == 2u * ranks + 2u);
+    BOOST_TEST(holds(s, "step_1", 1));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
