@@ -79,7 +79,7 @@ LEAVES = {
     "comm/from_mpi.hpp": set(),
 }
 # A leaf of several headers, and its own src.hpp: only they include one another.
-S3 = re.compile(r"object_store/(detail/s3/|impl/s3/|s3)")
+S3 = re.compile(r"object_store/(detail/s3/|impl/s3/|s3|https|open_store)")
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
 PLAIN = {"printable.hpp", "error.hpp", "observe", "tensor", "memory", "metadata", "state",
          "planner", "format"}

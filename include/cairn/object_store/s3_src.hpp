@@ -20,6 +20,7 @@
 #include <cairn/object_store/impl/s3/find_credentials.ipp>
 #include <cairn/object_store/impl/s3/handles.ipp>
 #include <cairn/object_store/impl/s3/http.ipp>
+#include <cairn/object_store/impl/s3/https.ipp>
 #include <cairn/object_store/impl/s3/instance_credentials.ipp>
 #include <cairn/object_store/impl/s3/listing.ipp>
 #include <cairn/object_store/impl/s3/profile.ipp>

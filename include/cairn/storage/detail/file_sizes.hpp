@@ -13,8 +13,20 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn::detail {
+
+/// Returns the objects of a place; none of a store that cannot list them, as a web server.
+template <ObjectStore Store>
+std::vector<object_info> list_if_it_can(Store& store) {
+    try {
+        return store.list();
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::unsupported)) throw;
+        return {};
+    }
+}
 
 /// Records the sizes of the data files that the metadata names: 0 for a missing file, the actual
 /// size for one shorter than half of the recorded size. No error is raised, because a load may need
@@ -27,7 +39,7 @@ template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m) {
     std::map<std::string_view, std::uint64_t> found;
     for_each_file(m, [&](const std::string& name) { found.try_emplace(name, 0); });
-    for (auto const& info : store.list())
+    for (auto const& info : list_if_it_can(store))
         if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
     bool all = true;
     for (auto& file : found) {

@@ -63,7 +63,7 @@ struct checkpoint_reader::state {
             bool const absent = e.code() == make_error_code(errc::not_found) ||
                                 (e.code() == make_error_code(errc::unsupported) &&
                                  !exists(detail::metadata_of(id)));
-            if (!absent || !can_list()) throw;
+            if (!absent || !may_have_files()) throw;
             try {
                 return read_as(checkpoint_format::safetensors);
             } catch (const error& other) {
@@ -78,12 +78,12 @@ struct checkpoint_reader::state {
             throw;
         }
     }
-    bool can_list() {
+    bool may_have_files() {
         try {
             (void)(id.empty() ? store : store.at(id)).list();
             return true;
-        } catch (const error&) {  // there is no such place
-            return false;
+        } catch (const error& e) {  // there is no such place, or the store cannot list any
+            return e.code() == make_error_code(errc::unsupported);
         }
     }
     bool exists(const detail::file_in_place& f) const {

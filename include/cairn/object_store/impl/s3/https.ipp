@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_OBJECT_STORE_IMPL_S3_HTTPS_IPP
+#define CAIRN_OBJECT_STORE_IMPL_S3_HTTPS_IPP
+
+#include <cairn/object_store/https.hpp>
+
+#include <cairn/detail/fits_in.hpp>
+#include <cairn/detail/forks.hpp>
+#include <cairn/object_store/detail/names.hpp>
+#include <cairn/object_store/detail/s3/http.hpp>
+#include <cairn/object_store/detail/s3/one_per_process.hpp>
+#include <cairn/object_store/detail/s3/sigv4.hpp>
+#include <cairn/object_store/detail/s3/uri.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <random>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace cairn {
+
+static_assert(ManyRequestsStore<https_store> && RelocatableStore<https_store> &&
+              ReadSizeStore<https_store>);
+
+/// What copies share.
+struct https_store::state {
+    using request = detail::s3::request;
+    using result = detail::s3::http_result;
+    using url = detail::s3::url;
+
+    state(url u, https_options o)
+        : base(std::move(u)), options(std::move(o)), connections(connect()) {}
+
+    detail::s3::http& wire() {
+        return connections.here([this] { return connect(); }).wire;
+    }
+    bool may_go_to(const detail::s3::origin& to) const {
+        return to.scheme == "https" ||
+               (to.scheme == "http" && is_loopback(to.host) && base.to.scheme == "http");
+    }
+    static bool is_loopback(std::string_view host) {
+        return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+    }
+
+    url base;  ///< Its path is that of the first store.
+    https_options options;
+
+private:
+    struct local {
+        explicit local(detail::s3::http_options o) : wire(std::move(o)) {}
+        detail::home_process home{};
+        detail::s3::http wire;
+    };
+    std::unique_ptr<local> connect() const {
+        return std::make_unique<local>(detail::s3::http_options{
+            options.connect_timeout, options.stall_timeout, options.ca_file});
+    }
+
+    detail::s3::one_per_process<local> connections;
+};
+
+/// A file that was opened. What redirections led to may be for a while only.
+struct https_store::found {
+    using request = detail::s3::request;
+    using response = detail::s3::response;
+
+    /// Asks for a range of bytes, following redirections.
+    /// @throws error if there is no answer, or one that is a failure
+    response get(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
+        auto const until = std::chrono::steady_clock::now() + s->options.retry_for;
+        for (std::chrono::milliseconds pause{100};; pause = std::min(pause * 2, most_pause)) {
+            auto r = follow(first, last, into);
+            bool const may_pass =
+                r.got.status == 0 ? !r.hopeless : r.got.status == 429 || r.got.status >= 500;
+            if (!may_pass || std::chrono::steady_clock::now() + pause > until) {
+                if (r.got.status == 0) throw failed("no answer: " + r.failure);
+                return std::move(r.got);
+            }
+            thread_local std::minstd_rand random{std::random_device{}()};
+            std::this_thread::sleep_for(pause * std::uniform_int_distribution<>(50, 100)(random) /
+                                        100);
+        }
+    }
+    state::result follow(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
+        request r;
+        r.to = s->base.to;
+        r.path = path;
+        r.into = into;
+        for (int redirections = 0;; ++redirections) {
+            r.headers = {{"range", "bytes=" + std::to_string(first) + "-" + std::to_string(last)},
+                         {"accept-encoding", "identity"}};
+            if (!s->options.authorization.empty() && host_of(r.to) == host_of(s->base.to) &&
+                r.to.scheme == s->base.to.scheme)
+                r.headers.emplace_back("authorization", s->options.authorization);
+            auto answer = s->wire().send(r, {.most_body = most_body});
+            auto const status = answer.got.status;
+            if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)
+                return answer;
+            auto const to = std::string(answer.got.header("location"));
+            if (redirections == most_redirections) throw failed("a redirection that does not end");
+            if (to.starts_with("/") && !to.starts_with("//")) {
+                auto const next =
+                    detail::s3::parse_url(r.to.scheme + "://" + host_of(r.to) + to, described);
+                r.path = next.path;
+                r.query = next.query;
+            } else {
+                auto next = detail::s3::parse_url(to, described);
+                if (!s->may_go_to(next.to))
+                    throw failed("a redirection to " + next.to.scheme + "://" + next.to.host);
+                r.to = std::move(next.to);
+                r.path = std::move(next.path);
+                r.query = std::move(next.query);
+            }
+        }
+    }
+    /// @throws error unless the answer is a range
+    void check(const response& r) const {
+        switch (r.status) {
+            case 206: return;
+            case 404:
+            case 410: throw error(errc::not_found, {.file = described});
+            case 401:
+            case 403:
+                throw error(errc::permission_denied,
+                            {.file = described,
+                             .found = "status " + std::to_string(r.status),
+                             .remedy = "set https_options::authorization, or check its rights"});
+            case 200:
+                throw error(errc::unsupported,
+                            {.file = described,
+                             .expected = "a server that answers requests for a range of bytes",
+                             .found = "one that sends whole files",
+                             .remedy = "download the file, and read it from a directory"});
+            default: break;
+        }
+        throw failed("status " + std::to_string(r.status));
+    }
+    /// The size that the header `Content-Range` has at its end.
+    static std::optional<std::uint64_t> total_of(const response& r) {
+        auto const text = r.header("content-range");
+        auto const slash = text.rfind('/');
+        if (slash == text.npos) return {};
+        std::uint64_t n = 0;
+        auto const end = text.data() + text.size();
+        auto const [stop, e] = std::from_chars(text.data() + slash + 1, end, n);
+        if (e != std::errc() || stop != end) return {};
+        return n;
+    }
+    /// What tells one version of a file from another.
+    static std::string version_of(const response& r) {
+        auto const etag = r.header("etag");
+        if (!etag.empty()) return std::string(etag);
+        auto const total = total_of(r);
+        return std::string(r.header("last-modified")) + " " + (total ? std::to_string(*total) : "");
+    }
+    error failed(const std::string& found) const {
+        return error(errc::io, {.file = described, .expected = "the file", .found = found});
+    }
+
+    static constexpr std::chrono::milliseconds most_pause{5000};
+    static constexpr int most_redirections = 8;
+    static constexpr std::size_t most_body = 64 << 10;
+
+    std::shared_ptr<state> s;
+    std::string path, described;
+    std::uint64_t size = 0;
+    std::string version{};
+};
+
+CAIRN_DECL https_store::https_store(const std::string& url, https_options options) {
+    auto base = detail::s3::parse_endpoint(url, "an https_store");
+    prefix_ = std::exchange(base.path, {});
+    if (base.to.scheme == "http" && !state::is_loopback(base.to.host))
+        throw error(errc::invalid_argument,
+                    {.expected = "https://…", .found = "http://" + base.to.host + "/…"});
+    s_ = std::make_shared<state>(std::move(base), std::move(options));
+}
+
+CAIRN_DECL https_store https_store::at(const std::string& id) const {
+    auto there = *this;
+    if (id.find("://") == id.npos) {
+        if (!id.empty()) there.prefix_ = path(id);
+        return there;
+    }
+    auto const other = detail::s3::parse_endpoint(id, "the id of a checkpoint");
+    if (host_of(other.to) != host_of(s_->base.to) || other.to.scheme != s_->base.to.scheme)
+        throw error(errc::invalid_argument, {.expected = "a URL of " + host_of(s_->base.to),
+                                             .found = "one of " + host_of(other.to)});
+    there.prefix_ = other.path;
+    return there;
+}
+
+CAIRN_DECL std::string https_store::path(std::string_view name) const {
+    return prefix_ + "/" + std::string(name);
+}
+
+CAIRN_DECL std::string https_store::describe(std::string_view name) const {
+    auto const place = s_->base.to.scheme + "://" + host_of(s_->base.to) + prefix_;
+    return name == "." ? place : place + "/" + std::string(name);
+}
+
+CAIRN_DECL std::size_t https_store::requests_in_flight() const noexcept {
+    return s_->options.requests_in_flight;
+}
+
+CAIRN_DECL https_store::reader https_store::open(std::string_view name) const {
+    if (!detail::is_object_name(name)) throw detail::bad_object_name(describe(name));
+    auto f = std::make_shared<found>();
+    f->s = s_;
+    f->path = path(name);
+    f->described = describe(name);
+    // The first byte tells the size, and whether ranges can be read at all.
+    std::byte first{};
+    auto const r = f->get(0, 0, std::span(&first, 1));
+    if (r.status == 416) return reader(std::move(f));  // an empty file has no first byte
+    f->check(r);
+    auto const total = found::total_of(r);
+    if (!total)
+        throw error(errc::unsupported,
+                    {.file = f->described,
+                     .expected = "an answer that says how long the file is",
+                     .found = "Content-Range: " + std::string(r.header("content-range"))});
+    f->size = *total;
+    f->version = found::version_of(r);
+    return reader(std::move(f));
+}
+
+CAIRN_DECL object_tag https_store::tag(std::string_view name) const {
+    try {
+        auto const r = open(name);
+        return r.tag();
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::not_found)) throw;
+        return {};
+    }
+}
+
+CAIRN_DECL std::vector<object_info> https_store::list() const {
+    throw error(errc::unsupported, {.file = describe("."),
+                                    .expected = "a store that can list what it has",
+                                    .found = "a web server",
+                                    .remedy = "name the file, e.g. model.safetensors"});
+}
+
+CAIRN_DECL error https_store::read_only(std::string_view name) const {
+    return error(errc::unsupported, {.file = describe(name),
+                                     .expected = "a store that can be written",
+                                     .found = "a web server, which is read only"});
+}
+
+CAIRN_DECL https_store::reader::reader(std::shared_ptr<found> f) : f_(std::move(f)) {}
+
+CAIRN_DECL std::uint64_t https_store::reader::size() const noexcept {
+    return f_->size;
+}
+
+CAIRN_DECL object_tag https_store::reader::tag() const {
+    return {f_->version};
+}
+
+CAIRN_DECL void https_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
+    if (!detail::fits_in(at, into.size(), f_->size))
+        throw error(errc::corrupt,
+                    {.file = f_->described,
+                     .expected = std::to_string(into.size()) + " bytes at " + std::to_string(at),
+                     .found = "a file of " + std::to_string(f_->size) + " bytes"});
+    if (into.empty()) return;
+    auto const r = f_->get(at, at + into.size() - 1, into);
+    if (r.status == 416)
+        throw error(errc::not_found, {.file = f_->described, .found = "it was replaced"});
+    f_->check(r);
+    if (found::version_of(r) != f_->version)
+        throw error(errc::not_found, {.file = f_->described, .found = "it was replaced"});
+    if (r.received != into.size())
+        throw f_->failed(std::to_string(r.received) + " of " + std::to_string(into.size()) +
+                         " bytes");
+}
+
+}  // namespace cairn
+
+#endif

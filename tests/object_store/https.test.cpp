@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/s3/server.hpp"
+
+#include <cairn/load.hpp>
+#include <cairn/object_store/https.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/save.hpp>
+#include <cairn/state/state_dict.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace https_tests {
+
+std::string text_of(cairn::https_store s, const std::string& name) {
+    auto const b = cairn::read_whole(s, name);
+    return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+cairn::https_store store_at(const s3_server::server& s) {
+    cairn::https_options o;
+    o.retry_for = std::chrono::seconds(5);
+    return cairn::https_store(s.endpoint() + "/bucket", o);
+}
+s3_server::fault redirection(const std::string& to) {
+    s3_server::fault f;
+    f.status = 302;
+    f.code = "Found";
+    f.headers = {{"Location", to}};
+    return f;
+}
+template <class F>
+std::string refusal(cairn::errc code, F&& f) {
+    try {
+        f();
+    } catch (const cairn::error& e) {
+        BOOST_TEST(e.code() == make_error_code(code), e.what());
+        return e.what();
+    }
+    BOOST_ERROR("nothing was thrown");
+    return {};
+}
+
+BOOST_AUTO_TEST_SUITE(https_store)
+
+BOOST_AUTO_TEST_CASE(files_are_read_by_ranges) {
+    s3_server::server s;
+    s.put("bucket", "a/b c+d.bin", "0123456789");
+    s.put("bucket", "empty", "");
+    auto store = store_at(s);
+    BOOST_TEST(text_of(store, "a/b c+d.bin") == "0123456789");
+    BOOST_TEST(text_of(store.at("a"), "b c+d.bin") == "0123456789");
+    BOOST_TEST(text_of(store.at(s.endpoint() + "/bucket/a"), "b c+d.bin") == "0123456789");
+    BOOST_TEST(text_of(store, "empty").empty());
+    auto const r = store.open("a/b c+d.bin");
+    std::byte two[2]{};
+    r.read(7, two);
+    BOOST_TEST((two[0] == std::byte{'7'} && two[1] == std::byte{'8'}));
+    refusal(cairn::errc::corrupt, [&] { r.read(9, two); });
+    BOOST_TEST((store.tag("a/b c+d.bin") == r.tag()));
+    BOOST_TEST(store.tag("nothing").text.empty());
+    refusal(cairn::errc::not_found, [&] { (void)store.open("nothing"); });
+    BOOST_TEST(store.describe("x") == s.endpoint() + "/bucket/x");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_is_not_read_in_part) {
+    s3_server::server s;
+    s.put("bucket", "a", "old content");
+    auto store = store_at(s);
+    auto const r = store.open("a");
+    s.put("bucket", "a", "new");
+    std::byte one[1]{};
+    refusal(cairn::errc::not_found, [&] { r.read(0, one); });
+    refusal(cairn::errc::not_found, [&] { r.read(9, one); });
+}
+
+BOOST_AUTO_TEST_CASE(what_may_pass_is_tried_again) {
+    using s3_server::faults::answer;
+    for (auto const& f : {answer(503, "SlowDown"), answer(429, "TooManyRequests"),
+                          s3_server::faults::reset(s3_server::effect::none),
+                          s3_server::faults::short_body(), s3_server::faults::reset_in_body()})
+        for (std::size_t const nth : {0u, 1u}) {
+            s3_server::server s;
+            s.put("bucket", "a", "0123456789");
+            s.fail(f, nth);
+            BOOST_TEST(text_of(store_at(s), "a") == "0123456789", f.name());
+            BOOST_TEST(s.fault_happened());
+        }
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_sends_whole_files_is_refused) {
+    s3_server::server s;
+    s.put("bucket", "a", "0123456789");
+    s.fail_each(s3_server::faults::no_range());
+    auto const why = refusal(cairn::errc::unsupported, [&] { (void)store_at(s).open("a"); });
+    BOOST_TEST(why.find("download") != why.npos);
+}
+
+BOOST_AUTO_TEST_CASE(redirections_are_followed_without_secrets) {
+    s3_server::server first, second;
+    second.put("bucket", "there", "0123456789");
+    cairn::https_options o;
+    o.authorization = "Bearer secret";
+    auto const has_secret = [](const s3_server::request& r) {
+        return !r.header("authorization").empty();
+    };
+    std::atomic<int> told{0};
+    // The first one asks for the token and gets it, the second one never.
+    first.fail_each(redirection(second.endpoint() + "/bucket/there"),
+                    [&](const s3_server::request& r) { return has_secret(r) && ++told > 0; });
+    second.fail_each(s3_server::faults::answer(400, "TokenSeen"), has_secret);
+    cairn::https_store const store(first.endpoint() + "/bucket", o);
+    BOOST_TEST(text_of(store, "here") == "0123456789");
+    BOOST_TEST(told > 0);
+    BOOST_TEST(!second.fault_happened());
+
+    s3_server::server astray;
+    astray.fail_each(redirection("http://example.com/bucket/there"));
+    auto const why = refusal(cairn::errc::io,
+                             [&] { (void)cairn::https_store(astray.endpoint(), o).open("here"); });
+    BOOST_TEST(why.find("example.com") != why.npos);
+    BOOST_TEST(why.find("secret") == why.npos);
+}
+
+BOOST_AUTO_TEST_CASE(redirections_end) {
+    s3_server::server s;
+    s.fail_each(redirection("/bucket/a"));
+    refusal(cairn::errc::io, [&] { (void)store_at(s).open("a"); });
+}
+
+BOOST_AUTO_TEST_CASE(urls_that_cannot_be_are_refused) {
+    for (std::string const url : {"http://example.com/x", "ftp://example.com/x", "example.com",
+                                  "https://", "https://example.com/x?token=1"})
+        refusal(cairn::errc::invalid_argument, [&] { cairn::https_store{url}; });
+    cairn::https_store const store("https://example.com/x");
+    refusal(cairn::errc::invalid_argument, [&] { (void)store.at("https://example.org/x"); });
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_written_or_listed) {
+    cairn::https_store store("https://example.com/x");
+    refusal(cairn::errc::unsupported, [&] { (void)store.create("a", 1); });
+    refusal(cairn::errc::unsupported, [&] { store.publish("a", {}, {}); });
+    refusal(cairn::errc::unsupported, [&] { store.remove("a"); });
+    refusal(cairn::errc::unsupported, [&] { (void)store.list(); });
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_is_loaded) {
+    std::vector<float> weights{1, 2, 3, 4}, got(4);
+    cairn::memory_store memory;
+    cairn::save(cairn::state_dict{{"w", weights}}, "step_1", memory);
+    s3_server::server s;
+    auto there = memory.at("step_1");
+    for (auto const& o : there.list()) {
+        auto const b = cairn::read_whole(there, o.name);
+        s.put("bucket", "run/step_1/" + o.name,
+              std::string(reinterpret_cast<const char*>(b.data()), b.size()));
+    }
+    cairn::load(cairn::state_dict{{"w", got}}, "run/step_1", store_at(s));
+    BOOST_TEST(got == weights, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace https_tests
