@@ -3,6 +3,7 @@
 #define CAIRN_TOOLS_BESIDE_HPP
 
 #include "json.hpp"
+#include "place.hpp"
 
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/file.hpp>
@@ -11,12 +12,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -25,26 +29,31 @@ namespace tool {
 /// Megatron's `common.pt`.
 class beside {
 public:
-    /// @param checkpoint   A directory, or `__R.metadata` of one rank within it.
+    /// @param checkpoint   A place, or `__R.metadata` of one rank within it.
     /// @param dequantised  They are copied for weights that are no longer quantised, and do not say
     ///                     that these are.
-    beside(const std::filesystem::path& checkpoint, const cairn::metadata& m, bool dequantised)
-        : place_(is_directory(checkpoint) ? checkpoint : checkpoint.parent_path()),
-          dequantised_(dequantised),
+    beside(const std::string& checkpoint, const cairn::metadata& m, bool dequantised)
+        : place_(checkpoint), from_(store_of(checkpoint)), dequantised_(dequantised),
           is_safetensors_(m.format == cairn::checkpoint_format::safetensors) {
         if (m.is_file) return;
         if (dequantised_) mine_.insert("hf_quant_config.json");
         for_each_file(m);
-        if (!is_directory(checkpoint)) mine_.insert(checkpoint.filename().string());
-        find({});
+        if (is_file(checkpoint)) {
+            auto [within, name] = directory_and_name(checkpoint);
+            place_ = std::move(within);
+            mine_.insert(std::move(name));
+        }
+        from_ = from_.at(place_);
+        is_url(place_) ? find_objects({}) : find({});
     }
 
     /// Copies them beside another checkpoint, durably.
     /// @param replace  Also those that are there.
-    void copy_to(const std::filesystem::path& target, bool replace) {
+    void copy_to(const std::string& target, bool replace) {
         namespace fs = std::filesystem;
+        if (is_url(target)) return put_to(store_of(target).at(target), replace);
         for (auto const& name : names_) {
-            auto const to = target / name;
+            auto const to = fs::path(target) / name;
             if (!replace && exists(symlink_status(to))) continue;
             fs::create_directories(to.parent_path());
             auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
@@ -63,7 +72,7 @@ public:
         }
     }
     cairn::byte_vector content(const std::string& name) const {
-        cairn::file_store place(place_.string());
+        auto place = from_;
         auto bytes = cairn::read_whole(place, name);
         if (!changes(name)) return bytes;
         auto const text = without_member(bytes, "quantization_config");
@@ -74,6 +83,10 @@ public:
     void remove_copies() noexcept {
         std::error_code ignored;
         for (auto const& file : made_) remove(file, ignored);
+        try {
+            for (auto const& name : put_) to_->remove(name);
+        } catch (const std::exception&) {  // they are no part of any checkpoint
+        }
     }
 
     const std::vector<std::string>& names() const { return names_; }
@@ -84,10 +97,19 @@ public:
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
+    /// Copies them to a place that is no directory.
+    void put_to(cairn::any_store target, bool replace) {
+        to_.emplace(std::move(target));
+        for (auto const& name : names_) {
+            if (!replace && !to_->tag(name).text.empty()) continue;
+            to_->publish(name, content(name), std::nullopt);
+            put_.push_back(name);
+        }
+    }
     /// Writes the copy of a file.
     void write(const std::string& name, cairn::file_store& to, const std::string& fresh) const {
         constexpr std::uint64_t piece = std::uint64_t{8} << 20;
-        cairn::file_store place(place_);
+        auto place = from_;
         auto from = place.open(name);
         auto bytes = changes(name) ? content(name) : cairn::byte_vector();
         auto const size = changes(name) ? bytes.size() : from.size();
@@ -101,8 +123,9 @@ private:
                 file.write(at, bytes);
             }
         }
-        permissions(std::filesystem::path(to.directory()) / fresh,
-                    status(place_ / name).permissions());
+        if (!is_url(place_))
+            permissions(std::filesystem::path(to.directory()) / fresh,
+                        status(std::filesystem::path(place_) / name).permissions());
         file.finish(true);
     }
     bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
@@ -135,28 +158,53 @@ private:
     /// @param within  A directory, which ends in '/'; empty: the place.
     void find(const std::string& within) {
         std::set<std::string> names;
-        for (auto const& entry : std::filesystem::directory_iterator(place_ / within))
+        std::filesystem::path const place(place_);
+        for (auto const& entry : std::filesystem::directory_iterator(place / within))
             names.insert(within + entry.path().filename().string());
         for (auto const& name : names) {
             if (is_kept_there(name) || mine_.count(name) != 0) continue;
-            auto const kind = symlink_status(place_ / name);
-            if (is_directory(kind))
+            if (is_directory(symlink_status(place / name)))
                 find(name + '/');
-            else if (is_safetensors_ && !within.empty() && name.ends_with(".safetensors"))
-                unused_.push_back(name);
-            else if (name.ends_with(".distcp") || name.ends_with(".safetensors") ||
-                     !is_regular_file(place_ / name))
-                not_copied_.push_back(name);
             else
-                names_.push_back(name);
+                add(name, is_regular_file(place / name));
         }
     }
+    /// None of a place that cannot list them.
+    static std::vector<cairn::object_info> objects_of(cairn::any_store& place) {
+        try {
+            return place.list();
+        } catch (const cairn::error& e) {
+            if (e.code() != make_error_code(cairn::errc::unsupported)) throw;
+            return {};
+        }
+    }
+    /// The same of a place that is no directory.
+    void find_objects(const std::string& within) {
+        auto there = from_.at(place_ + (within.empty() ? "" : "/" + within));
+        for (auto const& o : objects_of(there)) {
+            auto const name = within + o.name;
+            if (!is_kept_there(name) && mine_.count(name) == 0) add(name, true);
+        }
+        if (!there.browsable()) return;
+        for (auto const& id : there.places()) find_objects(within + id + '/');
+    }
+    void add(const std::string& name, bool is_regular) {
+        if (is_safetensors_ && name.find('/') != name.npos && name.ends_with(".safetensors"))
+            unused_.push_back(name);
+        else if (name.ends_with(".distcp") || name.ends_with(".safetensors") || !is_regular)
+            not_copied_.push_back(name);
+        else
+            names_.push_back(name);
+    }
 
-    std::filesystem::path place_;
+    std::string place_;
+    cairn::any_store from_;
     bool dequantised_, is_safetensors_;
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{}, unused_{};
     std::vector<std::filesystem::path> made_{};
+    std::optional<cairn::any_store> to_{};
+    std::vector<std::string> put_{};  ///< There.
 };
 
 }  // namespace tool

@@ -2,6 +2,8 @@
 #ifndef CAIRN_TOOLS_CHECKPOINT_HPP
 #define CAIRN_TOOLS_CHECKPOINT_HPP
 
+#include "place.hpp"
+
 #include <cairn/cairn.hpp>
 #include <cairn/catalog/verify.hpp>
 #include <cairn/format/native/index.hpp>
@@ -31,7 +33,7 @@ namespace tool {
 enum exit_code { fine = 0, finding = 1, could_not_run = 2 };
 
 inline cairn::metadata read_metadata(const std::string& checkpoint) {
-    cairn::checkpoint_reader reader{cairn::file_store()};
+    cairn::checkpoint_reader reader{store_of(checkpoint)};
     reader.reset(checkpoint);
     return reader.read_metadata();
 }
@@ -50,7 +52,7 @@ struct save_facts {
 };
 /// @pre cairn saved the checkpoint: its metadata has a save id
 inline save_facts read_save_facts(const std::string& checkpoint) {
-    cairn::file_store store(checkpoint);
+    auto store = store_of(checkpoint).at(checkpoint);
     auto const bytes = cairn::read_whole(store, ".metadata");
     auto const file = cairn::format::native::parse_metadata_file(bytes);
     return {file.torch_metadata, file.record};
@@ -78,7 +80,8 @@ struct loaded_box {
 /// opens the files that it needs, so small pieces should be requested together.
 class opened {
 public:
-    explicit opened(std::string checkpoint) : path_(std::move(checkpoint)) {
+    explicit opened(std::string checkpoint)
+        : path_(std::move(checkpoint)), reader_(store_of(path_)) {
         reader_.reset(path_);
         meta_ = reader_.read_metadata();
         // A file of torch.save has one checksum for all of a storage: it is compared once, not with
@@ -143,7 +146,7 @@ private:
     }
 
     std::string path_;
-    cairn::checkpoint_reader reader_{cairn::file_store()};
+    cairn::checkpoint_reader reader_;
     cairn::metadata meta_;
     std::map<std::string, cairn::chunk_order> orders_{};  ///< Of tensors that were read.
 };

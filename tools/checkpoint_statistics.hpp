@@ -146,7 +146,7 @@ private:
 
     void work() noexcept {
         try {
-            cairn::checkpoint_reader reader{cairn::file_store(), {.thread_count = 1}};
+            cairn::checkpoint_reader reader{store_of(from_.path()), {.thread_count = 1}};
             reader.reset(from_.path());
             reader.set_up_reader(from_.meta(), {});
             cairn::byte_vector memory;

@@ -11,7 +11,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <set>
@@ -55,7 +54,7 @@ cairn::convert_options options_of(const conversion& c) {
 /// The metadata of the tensors that are converted.
 cairn::metadata source_of(const conversion& c, const cairn::convert_options& o) {
     if (!o.dequantise) return read_metadata(c.from);
-    cairn::dequantising_reader reader(cairn::file_store(), *o.dequantise);
+    cairn::dequantising_reader reader(store_of(c.from), *o.dequantise);
     reader.reset(c.from);
     return reader.read_metadata();
 }
@@ -110,10 +109,11 @@ struct findings {
 template <class Writer>
 findings run(const conversion& c, const cairn::convert_options& options, Writer&& writer) {
     cairn::progress_line const progress;
+    cairn::convert_source const from(store_of(c.from), c.from);
     std::mutex together;
     findings all;
     cairn::run_ranks(c.ranks, [&](cairn::thread_group::member& me) {
-        auto const r = cairn::convert(c.from, c.to, options, me, writer(), progress);
+        auto const r = cairn::convert(from, c.to, options, me, writer(), progress);
         std::lock_guard const lock(together);
         all.unchecked.insert(r.unverified.begin(), r.unverified.end());
         all.left_out.insert(r.left_out.begin(), r.left_out.end());
@@ -135,15 +135,17 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
             for (auto const& name : others.names())
                 if (name.find('/') == name.npos) put(name, others.content(name));
         };
-    return run(c, options, [&] { return cairn::safetensors_writer(o); });
+    return run(c, options,
+               [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
 }
 findings to_dcp(const conversion& c, const cairn::convert_options& options, beside& others) {
     // A checkpoint that is replaced keeps its files until the new one stands.
-    bool const replaces = std::filesystem::exists(std::filesystem::path(c.to) / ".metadata");
+    auto const store = store_of(c.to);
+    bool const replaces = !store.at(c.to).tag(".metadata").text.empty();
     if (!replaces) others.copy_to(c.to, false);
     findings found;
     try {
-        found = run(c, options, [] { return cairn::torch_writer(cairn::file_store()); });
+        found = run(c, options, [&] { return cairn::torch_writer(store); });
     } catch (...) {
         others.remove_copies();
         throw;
@@ -163,10 +165,11 @@ int convert(const conversion& c) {
     }
     beside others(c.from, m, c.dequantise);
     auto const to = target_of(c);
-    auto const found = to == target::dcp ? to_dcp(c, options, others)
-                       : to == target::safetensors
-                           ? to_safetensors(c, options, others)
-                           : run(c, options, [] { return cairn::torch_save_writer(); });
+    auto const found =
+        to == target::dcp ? to_dcp(c, options, others)
+        : to == target::safetensors
+            ? to_safetensors(c, options, others)
+            : run(c, options, [store = store_of(c.to)] { return cairn::torch_save_writer(store); });
     bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
     for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
     for (auto const& line : found.warnings) std::cout << line << '\n';

@@ -15,8 +15,9 @@ namespace tool {
 using cairn::terminal_text;
 
 int ls(const std::string& checkpoint, bool as_json) {
-    if (std::filesystem::is_directory(checkpoint) &&
-        cairn::file_store(checkpoint).tag(".metadata").text.empty())
+    bool const may_be_many =
+        is_url(checkpoint) ? !is_file(checkpoint) : std::filesystem::is_directory(checkpoint);
+    if (may_be_many && store_of(checkpoint).at(checkpoint).tag(".metadata").text.empty())
         if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
             return code;
     auto const m = read_metadata(checkpoint);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 
-#include <filesystem>
 #include <iostream>
 
 namespace tool {
 
 cairn::verify_report verified(const std::string& checkpoint) {
-    auto const at = std::filesystem::absolute(checkpoint);
     // A checkpoint that is a file, or the metadata of one rank.
-    if (std::filesystem::is_regular_file(at))
-        return cairn::verify(cairn::file_store(at.parent_path().string()), {},
-                             at.filename().string());
-    return cairn::verify(cairn::file_store(checkpoint));
+    if (is_file(checkpoint)) {
+        auto const [within, name] = directory_and_name(checkpoint);
+        return cairn::verify(store_of(checkpoint).at(within), {}, name);
+    }
+    return cairn::verify(store_of(checkpoint).at(checkpoint));
 }
 
 int verify(const std::string& checkpoint) {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_TOOLS_PLACE_HPP
+#define CAIRN_TOOLS_PLACE_HPP
+
+#include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/file.hpp>
+#ifdef CAIRN_TOOL_URLS
+#include <cairn/object_store/open_store.hpp>
+#endif
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace tool {
+
+/// Whether an argument is a URL, not a path.
+inline bool is_url(const std::string& place) {
+    return place.find("://") != place.npos;
+}
+
+/// Returns the store that an argument is in; the argument is its id there.
+inline cairn::any_store store_of(const std::string& place) {
+    if (!is_url(place)) return cairn::any_store(cairn::file_store());
+#ifdef CAIRN_TOOL_URLS
+    auto const host = place.find("://") + 3;
+    return cairn::open_store(place.substr(0, place.find('/', host)));
+#else
+    throw cairn::error(cairn::errc::unsupported,
+                       {.file = place,
+                        .expected = "a path",
+                        .found = "a URL",
+                        .remedy = "build the tool where libcurl and OpenSSL are found (Debian: "
+                                  "libcurl4-openssl-dev, libssl-dev)"});
+#endif
+}
+
+/// Splits the name of a file: the place that it is in, and its name there.
+inline std::pair<std::string, std::string> directory_and_name(const std::string& file) {
+    if (!is_url(file)) {
+        auto const at = std::filesystem::absolute(file);
+        return {at.parent_path().string(), at.filename().string()};
+    }
+    auto const slash = file.rfind('/');
+    return {file.substr(0, slash), file.substr(slash + 1)};
+}
+
+/// Whether an argument names a file, not a place.
+inline bool is_file(const std::string& named) {
+    if (!is_url(named)) return std::filesystem::is_regular_file(named);
+    auto const [within, name] = directory_and_name(named);
+    if (name.empty() || within.ends_with('/')) return false;  // a bucket, or a host
+    auto place = store_of(named).at(within);
+    return !place.tag(name).text.empty();
+}
+
+}  // namespace tool
+
+#endif
