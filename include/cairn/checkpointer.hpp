@@ -15,8 +15,8 @@
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/memory/concepts.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/observe/concepts.hpp>
 #include <cairn/state/savable.hpp>
@@ -360,11 +360,11 @@ private:
         });
     }
     template <class Store>
-    static detail::erased_store store_of(Store&& store) {
+    static any_store store_of(Store&& store) {
         if constexpr (std::is_lvalue_reference_v<Store>)
-            return detail::erased_store::share(store);
+            return any_store::share(store);
         else
-            return detail::erased_store(std::move(store));
+            return any_store(std::move(store));
     }
     template <class Store>
     static std::optional<std::string> directory_of(const Store& store) {

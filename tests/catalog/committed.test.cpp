@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_record_survives_in_the_metadata_with_and_without_a_pickle
         BOOST_TEST(f.pickle_bytes == native::parse_metadata_file(without).pickle_bytes);
         BOOST_TEST(!native::parse_metadata_file(without).record.has_value());
         // Read alone.
-        cairn::detail::erased_store place{cairn::memory_store()};
+        cairn::any_store place{cairn::memory_store()};
         place.publish(".metadata", with, std::nullopt);
         BOOST_TEST((cairn::detail::read_commit_record(place) == record));
         place.publish(".metadata", without, std::nullopt);
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(any_changed_byte_is_noticed) {
         auto bad = bytes;
         bad[i] ^= std::byte{0x10};
         BOOST_CHECK_THROW((void)native::parse_metadata_file(bad), cairn::error);
-        cairn::detail::erased_store place{cairn::memory_store()};
+        cairn::any_store place{cairn::memory_store()};
         place.publish(".metadata", bad, std::nullopt);
         // Reading the record alone sees a part of the file: what it returns is right, or nothing.
         try {
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(any_changed_byte_is_noticed) {
         }
     }
     for (std::size_t n = 0; n < bytes.size(); ++n) {
-        cairn::detail::erased_store place{cairn::memory_store()};
+        cairn::any_store place{cairn::memory_store()};
         place.publish(".metadata", std::span(bytes).first(n), std::nullopt);
         try {
             auto const r = cairn::detail::read_commit_record(place);
@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(a_number_that_no_run_reaches_is_not_believed) {
     for (auto const sequence : {std::uint64_t{1} << 62, (std::uint64_t{1} << 62) + 1,
                                 std::numeric_limits<std::uint64_t>::max()}) {
         record.sequence = sequence;
-        cairn::detail::erased_store place{cairn::memory_store()};
+        cairn::any_store place{cairn::memory_store()};
         place.publish(".metadata", native::make_metadata_file(m, true, &record), std::nullopt);
         BOOST_TEST(cairn::detail::read_commit_record(place).has_value() ==
                    (sequence == std::uint64_t{1} << 62));
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(numbers_exceed_those_that_are_known) {
     save_steps(store, {1});
     auto damaged = store.at("step_2");
     damaged.publish(".metadata", cairn::byte_vector(5), std::nullopt);
-    cairn::detail::erased_store const root(store);
+    cairn::any_store const root(store);
     for (std::uint64_t const loaded : {std::uint64_t{0}, std::uint64_t{41}}) {
         cairn::detail::run_catalog c({});
         auto record = some_record();
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(numbers_go_on_from_run_to_run_and_when_steps_go_back) {
     save_steps(store, {110, 120});
     save_steps(store, {200});  // replaced
     std::string all;
-    for (auto const& c : cairn::detail::find_places(cairn::detail::erased_store(store)).committed)
+    for (auto const& c : cairn::detail::find_places(cairn::any_store(store)).committed)
         all += c.id + ":" + std::to_string(c.record->sequence) + " ";
     BOOST_TEST(all == "step_100:1 step_300:3 step_110:4 step_120:5 step_200:6 ");
 }
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(checkpoints_of_others_come_first_by_their_numbers) {
     auto damaged = store.at("step_2");
     damaged.publish(".metadata", cairn::byte_vector(5), std::nullopt);
     std::string all;
-    for (auto const& c : cairn::detail::find_places(cairn::detail::erased_store(store)).committed)
+    for (auto const& c : cairn::detail::find_places(cairn::any_store(store)).committed)
         all += c.id + " ";
     BOOST_TEST(all == "step_3 step_20 step_100 step_1 step_2 ");
     using cairn::detail::is_before_by_number;

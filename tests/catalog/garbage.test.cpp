@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(strays_go_with_a_checkpoint_that_is_removed_or_a_day_later)
         auto now = aged(std::chrono::hours(old ? 25 : 23));
         auto later = aged(std::chrono::hours(25));
         cairn::detail::run_memory run;
-        cairn::detail::erased_store const root(now);
+        cairn::any_store const root(now);
         BOOST_TEST(cairn::detail::retain(root, cairn::last(1), run, {}).empty());
         BOOST_TEST(!fs::exists(p.at(1) / ".metadata"));
         BOOST_TEST(fs::exists(stray) != old);

@@ -30,7 +30,7 @@ using namespace catalog;
 namespace {
 
 /// As the first save of a run does.
-std::vector<std::string> retain(cairn::detail::erased_store root, const cairn::retention& keep,
+std::vector<std::string> retain(cairn::any_store root, const cairn::retention& keep,
                                 const std::string& own = {}) {
     cairn::detail::run_memory run;
     return cairn::detail::retain(std::move(root), keep, run, own);
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(a_removal_is_finished_after_a_kill_at_any_step) {
                 save_steps(cairn::file_store(p.dir), {1, 2, 3});
                 auto const how = support::in_process([&] {
                     support::dying_store<cairn::file_store> mortal(cairn::file_store(p.dir), at);
-                    (void)retain(cairn::detail::erased_store(mortal), cairn::last(1));
+                    (void)retain(cairn::any_store(mortal), cairn::last(1));
                 });
                 BOOST_REQUIRE((how != support::ended::badly));
                 BOOST_TEST(p.stands(3));
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(a_removal_adopts_the_intent_of_a_save_that_is_presumed_dead
              auto const now = cairn::detail::save_intent::decode(cairn::read_whole(there, name));
              BOOST_TEST(cairn::detail::is_this_process(now.owner.process));
          })});
-    BOOST_TEST(joined(retain(cairn::detail::erased_store(store), cairn::last(1))) == "");
+    BOOST_TEST(joined(retain(cairn::any_store(store), cairn::last(1))) == "");
     BOOST_TEST(removed == 1);
     BOOST_TEST((p.names() == p.names_of({2})));
 }
@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(a_process_that_another_presumed_dead_removes_nothing) {
                         at_once ? path.find(".saving.") != path.npos : path.ends_with(the_other);
                     if (now && !std::exchange(adopted, true)) adopt(path);
                 }});
-            (void)retain(cairn::detail::erased_store(store), cairn::last(1));
+            (void)retain(cairn::any_store(store), cairn::last(1));
             BOOST_TEST(adopted);
             BOOST_TEST(!its_name.empty());
             BOOST_TEST(p.stands(1));
@@ -300,8 +300,8 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_that_replaces_the_expected_one_meanwhile_stays
     support::meddling_store const store(cairn::file_store(p.dir),
                                         {.before_publish = support::before_the_intent(save_again)});
     std::vector<std::string> warnings;
-    auto const how = cairn::detail::remove_checkpoint(cairn::detail::erased_store(store), "step_1",
-                                                      old, warnings);
+    auto const how =
+        cairn::detail::remove_checkpoint(cairn::any_store(store), "step_1", old, warnings);
     BOOST_TEST((how == cairn::detail::removal::replaced));
     BOOST_TEST(joined(warnings) == "");
     BOOST_TEST(p.stands(1));

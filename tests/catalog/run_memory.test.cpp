@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_removed_is_told_once_and_keeps_nobody_from_t
                 if (path.ends_with("step_" + std::to_string(s) + "/.metadata"))
                     throw cairn::error(cairn::errc::permission_denied, {.file = path});
         }});
-    cairn::detail::erased_store const root(store);
+    cairn::any_store const root(store);
     run_memory run;
     BOOST_TEST(retain(root, cairn::last(1), run, {}).size() == 32u);
     BOOST_TEST(retain(root, cairn::last(1), run, {}).size() == 3u);

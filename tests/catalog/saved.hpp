@@ -45,9 +45,7 @@ struct place {
     support::scratch scratch{};
     fs::path dir = scratch.dir / "ckpt";
 
-    cairn::detail::erased_store store() const {
-        return cairn::detail::erased_store(cairn::file_store(dir));
-    }
+    cairn::any_store store() const { return cairn::any_store(cairn::file_store(dir)); }
     fs::path at(std::int64_t step) const { return dir / ("step_" + std::to_string(step)); }
     /// The name of its data file; a name of none, if it has none.
     std::string data(std::int64_t step) const {

@@ -16,7 +16,7 @@ namespace {
 
 std::string ids(run& r) {
     std::string s;
-    for (auto const& c : cairn::detail::find_places(cairn::detail::erased_store(r.base)).committed)
+    for (auto const& c : cairn::detail::find_places(cairn::any_store(r.base)).committed)
         s += (s.empty() ? "" : " ") + c.id;
     return s;
 }

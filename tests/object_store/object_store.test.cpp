@@ -3,7 +3,7 @@
 #include "support/no_failures.hpp"
 #include "support/scratch.hpp"
 
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/testing/object_store.hpp>
@@ -67,8 +67,7 @@ BOOST_AUTO_TEST_CASE(places_can_be_listed) {
     scratch s;
     no_failures(browsable_store_suite([&] { return cairn::file_store(s.next()); }));
     no_failures(browsable_store_suite([] { return cairn::archetype::browsable_store({}); }));
-    no_failures(
-        browsable_store_suite([] { return cairn::detail::erased_store(cairn::memory_store()); }));
+    no_failures(browsable_store_suite([] { return cairn::any_store(cairn::memory_store()); }));
 }
 
 BOOST_AUTO_TEST_CASE(places_and_objects_can_be_renamed) {
@@ -77,10 +76,9 @@ BOOST_AUTO_TEST_CASE(places_and_objects_can_be_renamed) {
     scratch s;
     no_failures(renaming_store_suite([&] { return cairn::file_store(s.next()); }));
     no_failures(renaming_store_suite([] { return cairn::archetype::renaming_store({}); }));
-    no_failures(
-        renaming_store_suite([] { return cairn::detail::erased_store(cairn::memory_store()); }));
+    no_failures(renaming_store_suite([] { return cairn::any_store(cairn::memory_store()); }));
     try {
-        cairn::detail::erased_store(cairn::archetype::relocatable_store({})).exchange("a", "b");
+        cairn::any_store(cairn::archetype::relocatable_store({})).exchange("a", "b");
         BOOST_ERROR("a store that cannot rename has renamed");
     } catch (const cairn::error& e) {
         BOOST_TEST((e.code() == make_error_code(cairn::errc::unsupported)));

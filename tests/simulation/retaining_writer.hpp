@@ -6,7 +6,7 @@
 #include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
@@ -85,7 +85,7 @@ public:
     }
 
 private:
-    cairn::detail::erased_store root_;
+    cairn::any_store root_;
     cairn::torch_writer inner_;
     std::shared_ptr<cairn::detail::run_catalog> catalog_{};
     cairn::commit_record record_{};

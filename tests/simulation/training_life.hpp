@@ -167,8 +167,7 @@ private:
         options.on_skipped = [this](const std::string& what) { s_.say(what); };
         auto const activity = std::make_shared<cairn::activity>();
         lane.share(activity);
-        cairn::detail::recovery search(ranks, cairn::detail::erased_store(store_of(r)), options,
-                                       activity);
+        cairn::detail::recovery search(ranks, cairn::any_store(store_of(r)), options, activity);
         auto const expected = r == 0 ? rules_.newest_heard() : kept_rules::checkpoint{};
         auto const changes = expected.id.empty() ? 0 : rules_.place(expected.id).changes();
         for (bool first = true;; first = false) {
@@ -213,7 +212,7 @@ private:
     /// On the coordinator, as `checkpointer` does.
     void note_read(const std::string& id) {
         try {
-            auto place = cairn::detail::erased_store(store_of(0).at(id));
+            auto place = cairn::any_store(store_of(0).at(id));
             auto const record = cairn::detail::read_commit_record(place);
             if (!record) return;
             catalog_->note_read(record->save_id);

@@ -149,12 +149,12 @@ BOOST_AUTO_TEST_CASE(each_operation_of_a_load_may_fail) {
 BOOST_AUTO_TEST_CASE(an_operation_of_a_verification_that_fails_is_no_damage) {
     cairn::memory_store base;
     save(base, before, 1);
-    cairn::detail::erased_store place(base.at("c"));
+    cairn::any_store place(base.at("c"));
     auto const meta = cairn::detail::read_checked_metadata(place);
     int const tried = each_fault([&](const fault& f) {
         faulty_store const bad(base.at("c"), f);
-        auto const problem = cairn::detail::problem_of(cairn::detail::erased_store(bad), meta,
-                                                       cairn::verify_level::full, {});
+        auto const problem =
+            cairn::detail::problem_of(cairn::any_store(bad), meta, cairn::verify_level::full, {});
         BOOST_TEST_CONTEXT(support::words(f, bad.hit()) << ": " << problem.text) {
             BOOST_TEST(bool(problem) == !bad.hit().empty());
             BOOST_TEST(!problem.damaged);

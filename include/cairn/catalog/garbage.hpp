@@ -3,8 +3,8 @@
 #define CAIRN_CATALOG_GARBAGE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct garbage_report {
 
 namespace detail {
 /// @param directory  Of the root; empty: it is none of files.
-CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run,
+CAIRN_DECL garbage_report collect_garbage(any_store root, bool dry_run,
                                           const std::string& directory = {});
 }  // namespace detail
 
@@ -39,7 +39,7 @@ CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry
 /// Overload for a store.
 template <BrowsableStore Store>
 garbage_report collect_garbage(Store& store, bool dry_run = false) {
-    return detail::collect_garbage(detail::erased_store::share(store), dry_run);
+    return detail::collect_garbage(any_store::share(store), dry_run);
 }
 
 }  // namespace cairn

@@ -7,8 +7,8 @@
 #include <cairn/catalog/whole.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class candidates {
 public:
     /// @param activity  Advanced for each checkpoint, and as one is read; may be null.
     /// @throws error errc::unsupported for a store that cannot list its places
-    CAIRN_DECL candidates(erased_store root, latest_options options,
+    CAIRN_DECL candidates(any_store root, latest_options options,
                           std::shared_ptr<cairn::activity> activity = nullptr);
 
     struct candidate {
@@ -66,7 +66,7 @@ private:
     void fail_if_quarantined();
     void put_aside(bool for_all, verify_level level);
 
-    erased_store root_;
+    any_store root_;
     latest_options options_;
     std::shared_ptr<cairn::activity> activity_;
     found_places left_;
@@ -78,7 +78,7 @@ private:
     std::string its_problem_{};  ///< … and why.
 };
 
-CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options);
+CAIRN_DECL std::optional<checkpoint_id> latest(any_store root, const latest_options& options);
 
 }  // namespace detail
 
@@ -95,7 +95,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
 /// Overload for a store; the result is an argument for `store.at`.
 template <BrowsableStore Store>
 std::optional<checkpoint_id> latest(Store& store, const latest_options& options = {}) {
-    return detail::latest(detail::erased_store::share(store), options);
+    return detail::latest(any_store::share(store), options);
 }
 
 }  // namespace cairn

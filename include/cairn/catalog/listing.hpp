@@ -5,8 +5,8 @@
 #include <cairn/catalog/whole.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct listed_checkpoint {
 };
 
 namespace detail {
-CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, verify_level level);
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root, verify_level level);
 }  // namespace detail
 
 /// Lists the checkpoints directly within a directory: those that exist in the order of their
@@ -49,7 +49,7 @@ CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(
 template <BrowsableStore Store>
 std::vector<listed_checkpoint> list_checkpoints(Store& store,
                                                 verify_level level = verify_level::metadata) {
-    return detail::list_checkpoints(detail::erased_store::share(store), level);
+    return detail::list_checkpoints(any_store::share(store), level);
 }
 
 }  // namespace cairn

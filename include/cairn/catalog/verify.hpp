@@ -3,8 +3,8 @@
 #define CAIRN_CATALOG_VERIFY_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct verify_report {
 };
 
 namespace detail {
-CAIRN_DECL verify_report verify(erased_store place,
+CAIRN_DECL verify_report verify(any_store place,
                                 const std::function<void(std::uint64_t bytes)>& progress,
                                 std::string metadata_file);
 }  // namespace detail
@@ -61,8 +61,7 @@ CAIRN_DECL verify_report verify(erased_store place,
 template <ObjectStore Store>
 verify_report verify(Store place, const std::function<void(std::uint64_t bytes)>& progress = {},
                      std::string metadata_file = ".metadata") {
-    return detail::verify(detail::erased_store(std::move(place)), progress,
-                          std::move(metadata_file));
+    return detail::verify(any_store(std::move(place)), progress, std::move(metadata_file));
 }
 
 }  // namespace cairn

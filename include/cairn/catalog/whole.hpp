@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace detail {
 
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch,
 /// errc::unsupported or errc::invalid_plan if its metadata is invalid
-CAIRN_DECL metadata read_checked_metadata(erased_store& place);
+CAIRN_DECL metadata read_checked_metadata(any_store& place);
 
 /// Why a checkpoint is not whole.
 struct checkpoint_problem {
@@ -41,7 +41,7 @@ CAIRN_DECL checkpoint_problem current_problem();
 
 /// Examines the data files, and stops at the first problem. Checks beyond file sizes are shared
 /// among the ranks.
-CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+CAIRN_DECL checkpoint_problem problem_of(any_store place, const metadata& m, verify_level level,
                                          const storage_setup& me);
 
 /// Renames the metadata of a damaged checkpoint, so that it no longer is one; all files stay.
@@ -49,7 +49,7 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
 /// @throws error errc::concurrent_save, with nothing changed, if it was replaced since, or if a
 /// save or removal in its place is running, or has left an intent that could later remove its
 /// files; what the store throws
-CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined);
+CAIRN_DECL void quarantine(any_store& place, const object_tag& examined);
 
 }  // namespace detail
 }  // namespace cairn

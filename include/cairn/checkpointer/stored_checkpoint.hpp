@@ -5,7 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/state/state_dict.hpp>
 #include <cairn/state/value_traits.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -27,7 +27,7 @@ namespace cairn {
 class stored_checkpoint {
 public:
     /// For the implementation. @param content  Outlives this.
-    stored_checkpoint(checkpoint_id id, const metadata& content, detail::erased_store store,
+    stored_checkpoint(checkpoint_id id, const metadata& content, any_store store,
                       std::vector<any_memory_space> spaces)
         : id_(std::move(id)), content_(&content), store_(std::move(store)),
           spaces_(std::move(spaces)) {}
@@ -58,7 +58,7 @@ public:
 private:
     checkpoint_id id_;
     const metadata* content_;
-    detail::erased_store store_;
+    any_store store_;
     std::vector<any_memory_space> spaces_;
     mutable std::exception_ptr damage_{};
 };

@@ -2,7 +2,7 @@
 #ifndef CAIRN_CONVERT_OPTIONS_HPP
 #define CAIRN_CONVERT_OPTIONS_HPP
 
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -27,7 +27,7 @@ struct convert_source {
     template <ObjectStore Store>
     convert_source(Store s, checkpoint_id of) : store(std::move(s)), id(std::move(of)) {}
 
-    detail::erased_store store;
+    any_store store;
     checkpoint_id id;
 };
 

@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_CHECKPOINT_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 
@@ -31,8 +31,8 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, checkpoint_reader> && ObjectStore<Store>)
     explicit checkpoint_reader(Store store, const torch_reader_options& options = {})
-        : checkpoint_reader(detail::erased_store(std::move(store)), options) {}
-    CAIRN_DECL explicit checkpoint_reader(const detail::erased_store& store,
+        : checkpoint_reader(any_store(std::move(store)), options) {}
+    CAIRN_DECL explicit checkpoint_reader(const any_store& store,
                                           const torch_reader_options& options = {});
     CAIRN_DECL checkpoint_reader(checkpoint_reader&&) noexcept;
     CAIRN_DECL checkpoint_reader& operator=(checkpoint_reader&&) noexcept;

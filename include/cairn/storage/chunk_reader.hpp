@@ -5,7 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/open_file.hpp>
@@ -80,15 +80,14 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
     explicit chunk_reader(Store store, item_finder finder = {}, int thread_count = 0)
-        : chunk_reader(detail::erased_store(std::move(store)), std::move(finder), thread_count) {}
+        : chunk_reader(any_store(std::move(store)), std::move(finder), thread_count) {}
     template <class Store>
         requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
     chunk_reader(Store store, item_finder finder, int thread_count, const job_executor& jobs)
-        : chunk_reader(detail::erased_store(std::move(store)), std::move(finder), thread_count,
-                       jobs) {}
-    CAIRN_DECL explicit chunk_reader(detail::erased_store store, item_finder finder = {},
+        : chunk_reader(any_store(std::move(store)), std::move(finder), thread_count, jobs) {}
+    CAIRN_DECL explicit chunk_reader(any_store store, item_finder finder = {},
                                      int thread_count = 0);
-    CAIRN_DECL chunk_reader(detail::erased_store store, item_finder finder, int thread_count,
+    CAIRN_DECL chunk_reader(any_store store, item_finder finder, int thread_count,
                             const job_executor& jobs);
     CAIRN_DECL chunk_reader(chunk_reader&&) noexcept;
     CAIRN_DECL chunk_reader& operator=(chunk_reader&&) noexcept;
@@ -98,7 +97,7 @@ public:
     /// own place.
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// The place of the checkpoint: an ObjectStore.
-    CAIRN_DECL detail::erased_store& place() noexcept;
+    CAIRN_DECL any_store& place() noexcept;
     /// Returns what `read_data` reports, e.g. tensors without a checksum, since the last `reset`.
     CAIRN_DECL unverified& notes() noexcept;
 

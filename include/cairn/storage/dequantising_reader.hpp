@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_DEQUANTISING_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/tensor/dtype.hpp>
@@ -49,10 +49,8 @@ public:
         requires(!std::derived_from<Store, dequantising_reader> && ObjectStore<Store>)
     explicit dequantising_reader(Store store, dequantise_options options = {},
                                  const torch_reader_options& reading = {})
-        : dequantising_reader(detail::erased_store(std::move(store)), std::move(options), reading) {
-    }
-    CAIRN_DECL explicit dequantising_reader(detail::erased_store store,
-                                            dequantise_options options = {},
+        : dequantising_reader(any_store(std::move(store)), std::move(options), reading) {}
+    CAIRN_DECL explicit dequantising_reader(any_store store, dequantise_options options = {},
                                             const torch_reader_options& reading = {});
     CAIRN_DECL dequantising_reader(dequantising_reader&&) noexcept;
     CAIRN_DECL dequantising_reader& operator=(dequantising_reader&&) noexcept;

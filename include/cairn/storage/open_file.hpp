@@ -3,8 +3,8 @@
 #define CAIRN_STORAGE_OPEN_FILE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 
@@ -27,7 +27,7 @@ namespace cairn {
 ///
 /// Threads: any.
 class open_file {
-    using handle = detail::erased_store::reader;
+    using handle = any_store::reader;
     using reopening = std::function<handle()>;
 
 public:

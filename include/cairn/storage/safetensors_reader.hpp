@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_SAFETENSORS_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 
 #include <concepts>
@@ -37,8 +37,8 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
     explicit safetensors_reader(Store store, int thread_count = 0)
-        : safetensors_reader(detail::erased_store(std::move(store)), thread_count) {}
-    CAIRN_DECL explicit safetensors_reader(detail::erased_store store, int thread_count = 0);
+        : safetensors_reader(any_store(std::move(store)), thread_count) {}
+    CAIRN_DECL explicit safetensors_reader(any_store store, int thread_count = 0);
 
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// @throws error errc::not_found if there is neither such a file nor a directory with some;

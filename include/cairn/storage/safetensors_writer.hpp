@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_SAFETENSORS_WRITER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
@@ -80,8 +80,8 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, safetensors_writer> && ObjectStore<Store>)
     explicit safetensors_writer(Store store, safetensors_writer_options options = {})
-        : safetensors_writer(detail::erased_store(std::move(store)), std::move(options)) {}
-    CAIRN_DECL explicit safetensors_writer(detail::erased_store store,
+        : safetensors_writer(any_store(std::move(store)), std::move(options)) {}
+    CAIRN_DECL explicit safetensors_writer(any_store store,
                                            safetensors_writer_options options = {});
 };
 

@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_TORCH_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/torch_options.hpp>
@@ -28,13 +28,13 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
     explicit torch_reader(Store store, torch_reader_options options = {})
-        : torch_reader(detail::erased_store(std::move(store)), options) {}
+        : torch_reader(any_store(std::move(store)), options) {}
     template <class Store>
         requires(!std::derived_from<Store, torch_reader> && ObjectStore<Store>)
     torch_reader(Store store, torch_reader_options options, const job_executor& jobs)
-        : torch_reader(detail::erased_store(std::move(store)), options, jobs) {}
-    CAIRN_DECL explicit torch_reader(detail::erased_store store, torch_reader_options options = {});
-    CAIRN_DECL torch_reader(detail::erased_store store, torch_reader_options options,
+        : torch_reader(any_store(std::move(store)), options, jobs) {}
+    CAIRN_DECL explicit torch_reader(any_store store, torch_reader_options options = {});
+    CAIRN_DECL torch_reader(any_store store, torch_reader_options options,
                             const job_executor& jobs);
     CAIRN_DECL torch_reader(torch_reader&&) noexcept;
     CAIRN_DECL torch_reader& operator=(torch_reader&&) noexcept;

@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_TORCH_SAVE_READER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 
 #include <concepts>
@@ -40,8 +40,8 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, chunk_reader> && ObjectStore<Store>)
     explicit torch_save_reader(Store store, int thread_count = 0)
-        : torch_save_reader(detail::erased_store(std::move(store)), thread_count) {}
-    CAIRN_DECL explicit torch_save_reader(detail::erased_store store, int thread_count = 0);
+        : torch_save_reader(any_store(std::move(store)), thread_count) {}
+    CAIRN_DECL explicit torch_save_reader(any_store store, int thread_count = 0);
 
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// @throws error errc::not_found if there is no such file; errc::unsupported if it is not one
@@ -56,7 +56,7 @@ public:
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);
 
 private:
-    CAIRN_DECL torch_save_reader(detail::erased_store store, int thread_count,
+    CAIRN_DECL torch_save_reader(any_store store, int thread_count,
                                  std::shared_ptr<detail::torch_save_parts> parts);
 
     std::shared_ptr<detail::torch_save_parts> parts_;

@@ -3,7 +3,7 @@
 #define CAIRN_STORAGE_TORCH_SAVE_WRITER_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
@@ -45,9 +45,8 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, torch_save_writer> && ObjectStore<Store>)
     explicit torch_save_writer(Store store, torch_save_writer_options options = {})
-        : torch_save_writer(detail::erased_store(std::move(store)), options) {}
-    CAIRN_DECL explicit torch_save_writer(detail::erased_store store,
-                                          torch_save_writer_options options = {});
+        : torch_save_writer(any_store(std::move(store)), options) {}
+    CAIRN_DECL explicit torch_save_writer(any_store store, torch_save_writer_options options = {});
 };
 
 }  // namespace cairn

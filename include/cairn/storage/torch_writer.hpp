@@ -4,7 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 
@@ -29,13 +29,13 @@ public:
     template <class Store>
         requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
     explicit torch_writer(Store store, torch_writer_options options = {})
-        : torch_writer(detail::erased_store(std::move(store)), std::move(options)) {}
+        : torch_writer(any_store(std::move(store)), std::move(options)) {}
     template <class Store>
         requires(!std::derived_from<Store, torch_writer> && ObjectStore<Store>)
     torch_writer(Store store, torch_writer_options options, const job_executor& jobs)
-        : torch_writer(detail::erased_store(std::move(store)), std::move(options), jobs) {}
-    CAIRN_DECL explicit torch_writer(detail::erased_store store, torch_writer_options options = {});
-    CAIRN_DECL torch_writer(detail::erased_store store, torch_writer_options options,
+        : torch_writer(any_store(std::move(store)), std::move(options), jobs) {}
+    CAIRN_DECL explicit torch_writer(any_store store, torch_writer_options options = {});
+    CAIRN_DECL torch_writer(any_store store, torch_writer_options options,
                             const job_executor& jobs);
     CAIRN_DECL torch_writer(torch_writer&&) noexcept;
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;

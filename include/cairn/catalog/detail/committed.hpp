@@ -5,8 +5,8 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstdint>
@@ -50,7 +50,7 @@ using known_records = std::map<checkpoint_id, known_record>;
 /// @param activity  Advanced for each; may be null.
 /// @param known     Records that need not be read; those that are read are added. May be null.
 /// @throws error errc::unsupported for a store that cannot list its places; what the store throws
-CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity = nullptr,
+CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity = nullptr,
                                     known_records* known = nullptr);
 
 /// Whether a place has a name that a `checkpointer` gives: `step_N`.
@@ -68,7 +68,7 @@ bool is_left_empty(Store& place, std::string_view id, bool had_objects) {
 /// reaches: a forged file would otherwise always be the newest.
 /// @throws error errc::not_found if there is no checkpoint; errc::corrupt, errc::checksum_mismatch
 /// or errc::unsupported for a record that cannot be read
-CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place);
+CAIRN_DECL std::optional<commit_record> read_commit_record(any_store& place);
 
 /// Whether `a` is ordered before `b` if numbers in them count as numbers: `step_20`, `step_100`.
 CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b);

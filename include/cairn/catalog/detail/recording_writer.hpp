@@ -7,7 +7,7 @@
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/torch_writer.hpp>
@@ -39,12 +39,12 @@ public:
     /// Returns the next number in the order of commits.
     /// @param warnings  Receives a warning, the first time, if others' numbers cannot be read, or
     ///                  places cannot be examined.
-    CAIRN_DECL std::uint64_t next_sequence(const erased_store& root,
+    CAIRN_DECL std::uint64_t next_sequence(const any_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
     /// Removes what is not kept; the first time also what was left by others. See `detail::retain`.
     /// @return Warnings about what could not be done.
-    CAIRN_DECL std::vector<std::string> retain(const erased_store& root, const std::string& own,
+    CAIRN_DECL std::vector<std::string> retain(const any_store& root, const std::string& own,
                                                cairn::activity* activity);
 
 private:
@@ -59,7 +59,7 @@ class recording_writer {
 public:
     /// @param root    Where the checkpoints are.
     /// @param record  Step and metrics; the other members are filled in.
-    recording_writer(const erased_store& root, const torch_writer_options& options,
+    recording_writer(const any_store& root, const torch_writer_options& options,
                      std::shared_ptr<run_catalog> catalog, commit_record record)
         : root_(root), inner_(root, options), catalog_(std::move(catalog)),
           record_(std::move(record)) {}
@@ -96,7 +96,7 @@ public:
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:
-    erased_store root_;
+    any_store root_;
     torch_writer inner_;
     std::shared_ptr<run_catalog> catalog_;
     commit_record record_;

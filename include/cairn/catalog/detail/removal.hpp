@@ -6,7 +6,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
@@ -29,14 +29,14 @@ enum class removal { removed, in_use, replaced };
 /// @param save_id   The save that wrote it: a checkpoint that has replaced it is not removed.
 /// @param warnings  About what could not be done.
 /// @throws error what the store throws before the metadata is removed
-CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
+CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
                                      const std::string& save_id, std::vector<std::string>& warnings,
                                      cairn::activity* activity = nullptr);
 
 /// Removes what ended saves and removals have left in a place, and the place if it is then empty.
 /// Whatever a checkpoint or a running save needs stays.
 /// @return Whether nothing is left that a later call may remove.
-CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
+CAIRN_DECL bool collect_place(any_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings,
                               cairn::activity* activity = nullptr);
 
@@ -69,13 +69,13 @@ struct run_memory {
 /// finishes removals that were interrupted.
 /// @param own      The current save, whose checkpoint stays; may be empty.
 /// @return Warnings about what could not be done, one for each place.
-CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           run_memory& run, const std::string& own,
+CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep, run_memory& run,
+                                           const std::string& own,
                                            cairn::activity* activity = nullptr);
 
 /// Replaces the ids in rules by those that the store lists.
 /// @param paths_only  Only ids that depend on the working directory.
-CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
+CAIRN_DECL retention with_place_ids(const any_store& root, const retention& keep,
                                     bool paths_only = false);
 
 }  // namespace cairn::detail

@@ -8,7 +8,7 @@
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/detail/transforms.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
@@ -49,7 +49,7 @@ struct verification_scope {
 /// Reads a checkpoint, file by file, and collects findings.
 class verification {
 public:
-    explicit verification(erased_store store, verification_scope scope = {})
+    explicit verification(any_store store, verification_scope scope = {})
         : store_(std::move(store)), scope_(std::move(scope)) {
         setup_.activity = scope_.activity;
     }
@@ -325,7 +325,7 @@ private:
         note_value(unverified_, fqn, v);
     }
 
-    erased_store store_;
+    any_store store_;
     verification_scope scope_;
     storage_setup setup_{};
     metadata meta_{};

@@ -17,7 +17,7 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL std::optional<commit_record> read_commit_record(erased_store& place) {
+CAIRN_DECL std::optional<commit_record> read_commit_record(any_store& place) {
     namespace native = format::native;
     constexpr std::size_t tail = 16;  // a length and a magic
     auto file = place.open(metadata_name);
@@ -78,7 +78,7 @@ CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) 
     return a < b;
 }
 
-CAIRN_DECL found_places find_places(erased_store root, cairn::activity* activity,
+CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity,
                                     known_records* known) {
     found_places out;
     known_records now;

@@ -34,7 +34,7 @@ namespace detail {
 /// A place that notes what is removed from it; in a dry run, nothing is.
 class noting_store {
 public:
-    noting_store(erased_store place, std::string prefix, bool dry_run, garbage_report& report)
+    noting_store(any_store place, std::string prefix, bool dry_run, garbage_report& report)
         : place_(std::move(place)), prefix_(std::move(prefix)), dry_run_(dry_run),
           report_(std::addressof(report)) {}
 
@@ -86,7 +86,7 @@ public:
     std::string describe(std::string_view name) { return place_.describe(name); }
 
 private:
-    erased_store place_;
+    any_store place_;
     std::string prefix_;
     bool dry_run_;
     garbage_report* report_;
@@ -113,7 +113,7 @@ inline std::string story_of(const found_intent& i) {
 }
 
 /// Counts the files of a place and of all places in it.
-inline void count_tree(erased_store& place, std::size_t& files, std::uint64_t& bytes) {
+inline void count_tree(any_store& place, std::size_t& files, std::uint64_t& bytes) {
     for (auto const& info : place.list()) {
         ++files;
         bytes += info.size;
@@ -127,9 +127,9 @@ inline void count_tree(erased_store& place, std::size_t& files, std::uint64_t& b
 }
 
 /// Removes the working places in a place whose saves have ended.
-inline void collect_working_places(erased_store& place, const std::string& prefix, bool dry_run,
+inline void collect_working_places(any_store& place, const std::string& prefix, bool dry_run,
                                    garbage_report& report) {
-    std::optional<storage_clock<erased_store>> clock;
+    std::optional<storage_clock<any_store>> clock;
     std::int64_t now = 0;
     for (auto& found : working_places(place)) {
         auto const name = prefix + terminal_text(found.name) + "/";
@@ -188,8 +188,8 @@ inline bool collect_temporaries(const std::string& directory, const std::string&
 /// @param id         Empty for the root itself.
 /// @param directory  Of the root; empty: it has none.
 /// @param emptied    Receives the id if the place has no files left.
-inline void collect_garbage_of(erased_store& root, const std::string& id,
-                               const std::string& directory, bool dry_run, garbage_report& report,
+inline void collect_garbage_of(any_store& root, const std::string& id, const std::string& directory,
+                               bool dry_run, garbage_report& report,
                                std::vector<std::string>& emptied) {
     auto const prefix = id.empty() ? std::string() : terminal_text(id) + "/";
     auto const stays = [&] {
@@ -229,7 +229,7 @@ inline void collect_garbage_of(erased_store& root, const std::string& id,
     }
 }
 
-CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run,
+CAIRN_DECL garbage_report collect_garbage(any_store root, bool dry_run,
                                           const std::string& directory) {
     garbage_report report;
     std::vector<std::string> emptied;
@@ -260,7 +260,7 @@ CAIRN_DECL garbage_report collect_garbage(erased_store root, bool dry_run,
 
 CAIRN_DECL garbage_report collect_garbage(const std::string& directory, bool dry_run) {
     auto const root = file_store(directory).syncing_where_it_can();
-    return detail::collect_garbage(detail::erased_store(root), dry_run, root.directory());
+    return detail::collect_garbage(any_store(root), dry_run, root.directory());
 }
 
 }  // namespace cairn

@@ -18,7 +18,7 @@
 namespace cairn {
 namespace detail {
 
-CAIRN_DECL candidates::candidates(erased_store root, latest_options options,
+CAIRN_DECL candidates::candidates(any_store root, latest_options options,
                                   std::shared_ptr<cairn::activity> activity)
     : root_(std::move(root)), options_(std::move(options)), activity_(std::move(activity)),
       left_(find_places(root_, activity_.get())) {
@@ -175,7 +175,7 @@ CAIRN_DECL void candidates::skip(const checkpoint_problem& why, bool for_all, ve
     tell(text);
 }
 
-CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_options& options) {
+CAIRN_DECL std::optional<checkpoint_id> latest(any_store root, const latest_options& options) {
     candidates all(root, options);
     while (auto const c = all.next()) {
         auto const why = problem_of(root.at(c->id), c->meta, options.verify, {});
@@ -191,7 +191,7 @@ CAIRN_DECL std::optional<checkpoint_id> latest(erased_store root, const latest_o
 CAIRN_DECL std::optional<checkpoint_id> latest(const std::string& directory,
                                                const latest_options& options) {
     auto const store = file_store(directory).syncing_where_it_can();
-    auto id = detail::latest(detail::erased_store(store), options);
+    auto id = detail::latest(any_store(store), options);
     if (id) id = store.at(*id).directory();
     return id;
 }

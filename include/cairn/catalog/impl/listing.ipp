@@ -23,7 +23,7 @@ CAIRN_DECL const char* name_of(checkpoint_state s) {
 
 namespace detail {
 
-inline listed_checkpoint list_committed(erased_store place, const committed_checkpoint& c,
+inline listed_checkpoint list_committed(any_store place, const committed_checkpoint& c,
                                         verify_level level) {
     listed_checkpoint l{c.id, checkpoint_state::complete, c.problem, 0, c.record};
     bool damaged = c.damaged;
@@ -45,7 +45,7 @@ inline listed_checkpoint list_committed(erased_store place, const committed_chec
 }
 
 /// Examines a place without metadata.
-inline void look_at_other(erased_store place, listed_checkpoint& l) {
+inline void look_at_other(any_store place, listed_checkpoint& l) {
     bool data = false;
     for (auto const& info : place.list()) {
         l.bytes += info.size;
@@ -71,7 +71,7 @@ inline void look_at_other(erased_store place, listed_checkpoint& l) {
     }
 }
 /// @return Nothing for a place that has nothing to do with checkpoints.
-inline std::optional<listed_checkpoint> list_other(erased_store place, const checkpoint_id& id) {
+inline std::optional<listed_checkpoint> list_other(any_store place, const checkpoint_id& id) {
     listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
     try {
         look_at_other(std::move(place), l);
@@ -84,7 +84,7 @@ inline std::optional<listed_checkpoint> list_other(erased_store place, const che
     return l;
 }
 
-CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, verify_level level) {
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root, verify_level level) {
     auto const found = find_places(root);
     std::vector<listed_checkpoint> out;
     for (auto const& c : found.committed) out.push_back(list_committed(root.at(c.id), c, level));
@@ -102,7 +102,7 @@ CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(erased_store root, ve
 
 CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(const std::string& directory,
                                                            verify_level level) {
-    return detail::list_checkpoints(detail::erased_store(file_store(directory)), level);
+    return detail::list_checkpoints(any_store(file_store(directory)), level);
 }
 
 }  // namespace cairn

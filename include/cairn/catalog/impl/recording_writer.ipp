@@ -31,7 +31,7 @@ CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::strin
     run_.known.erase(id);
 }
 
-CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
+CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
                                                     std::vector<std::string>& warnings,
                                                     cairn::activity* activity) {
     std::lock_guard const lock(m_);
@@ -62,7 +62,7 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const erased_store& root,
     return ++highest_;
 }
 
-CAIRN_DECL std::vector<std::string> run_catalog::retain(const erased_store& root,
+CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
                                                         const std::string& own,
                                                         cairn::activity* activity) {
     if (keep_.keeps_all()) return {};

@@ -29,7 +29,7 @@ namespace cairn::detail {
 /// Whether a save to this place may still commit. Adopts the intent of one that is presumed dead,
 /// which can then not commit.
 /// @param own  The intent to skip, which was published just now.
-inline bool is_being_saved(erased_store& place, const std::string& own) {
+inline bool is_being_saved(any_store& place, const std::string& own) {
     auto const there = place.list();
     modification_times const times(there);
     for (auto const& info : there) {
@@ -44,7 +44,7 @@ inline bool is_being_saved(erased_store& place, const std::string& own) {
     return false;
 }
 
-CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
+CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
                                      const std::string& save_id, std::vector<std::string>& warnings,
                                      cairn::activity* activity) {
     auto place = root.at(id);
@@ -68,7 +68,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
         return removal::in_use;
     }
     auto const& name = own.name();
-    leftovers<erased_store> rest(place, {}, activity);
+    leftovers<any_store> rest(place, {}, activity);
     auto const give_up = [&](removal why) {
         rest.note_removals();
         if (own.is_mine(place)) rest.forget(name);
@@ -102,7 +102,7 @@ CAIRN_DECL removal remove_checkpoint(erased_store root, const checkpoint_id& id,
     return removal::removed;
 }
 
-CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
+CAIRN_DECL bool collect_place(any_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings, cairn::activity* activity) {
     auto place = root.at(id);
     auto const has_intent = [](const auto& objects) {
@@ -115,8 +115,7 @@ CAIRN_DECL bool collect_place(erased_store root, const checkpoint_id& id,
     return !has_intent(before) || !has_intent(place.list());
 }
 
-CAIRN_DECL retention with_place_ids(const erased_store& root, const retention& keep,
-                                    bool paths_only) {
+CAIRN_DECL retention with_place_ids(const any_store& root, const retention& keep, bool paths_only) {
     std::optional<retention> out;
     for (auto rule : keep.rules()) {
         if (auto* const ids = std::get_if<keep_ids>(&rule))
@@ -167,9 +166,8 @@ inline std::vector<checkpoint_id> not_found_of(const retention& keep, const foun
     return out;
 }
 
-CAIRN_DECL std::vector<std::string> retain(erased_store root, const retention& keep,
-                                           run_memory& run, const std::string& own,
-                                           cairn::activity* activity) {
+CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep, run_memory& run,
+                                           const std::string& own, cairn::activity* activity) {
     // The other ranks may be waiting for the coordinator, which removes.
     constexpr std::size_t most_removals = 32;
     std::vector<std::string> warnings;

@@ -25,7 +25,7 @@ namespace cairn::detail {
 
 /// Reads a checkpoint of a format that has no rules but its readers': all of it, as a load does.
 /// @throws error as `checkpoint_reader::read_metadata`, except for damage, which is a finding
-inline verify_report verify_by_reading(const erased_store& place, const checkpoint_id& id,
+inline verify_report verify_by_reading(const any_store& place, const checkpoint_id& id,
                                        const std::function<void(std::uint64_t bytes)>& progress) {
     verify_report r;
     auto const note = [&](const error& e, const std::string& fqn) {
@@ -71,7 +71,7 @@ inline verify_report verify_by_reading(const erased_store& place, const checkpoi
     return r;
 }
 
-CAIRN_DECL verify_report verify(erased_store place,
+CAIRN_DECL verify_report verify(any_store place,
                                 const std::function<void(std::uint64_t bytes)>& progress,
                                 std::string metadata_file) {
     if (format_by_name(metadata_file)) return verify_by_reading(place, metadata_file, progress);

@@ -26,7 +26,7 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL metadata read_checked_metadata(erased_store& place) {
+CAIRN_DECL metadata read_checked_metadata(any_store& place) {
     try {
         auto m = format::native::parse_metadata_file(read_whole(place, metadata_name)).meta;
         check_metadata(m);
@@ -39,7 +39,7 @@ CAIRN_DECL metadata read_checked_metadata(erased_store& place) {
 }
 
 /// @throws error for a file that is missing or has another size
-inline void check_files(erased_store& place, const metadata& m, const storage_setup& me) {
+inline void check_files(any_store& place, const metadata& m, const storage_setup& me) {
     std::map<std::string, std::uint64_t> ends;
     for (auto const& [name, size] : m.file_sizes) ends[name] = 0;
     for_each_stored(m, [&](const std::string& file, std::uint64_t offset, std::uint64_t length) {
@@ -68,7 +68,7 @@ CAIRN_DECL checkpoint_problem current_problem() {
     return p;
 }
 
-inline checkpoint_problem problem_of_one(erased_store& place, const metadata& m, verify_level level,
+inline checkpoint_problem problem_of_one(any_store& place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     try {
         check_files(place, m, me);
@@ -91,7 +91,7 @@ inline checkpoint_problem problem_of_one(erased_store& place, const metadata& m,
     }
 }
 
-CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, verify_level level,
+CAIRN_DECL checkpoint_problem problem_of(any_store place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     constexpr int most_saves = 8;
     auto problem = problem_of_one(place, m, level, me);
@@ -114,7 +114,7 @@ CAIRN_DECL checkpoint_problem problem_of(erased_store place, const metadata& m, 
     return problem;
 }
 
-CAIRN_DECL void quarantine(erased_store& place, const object_tag& examined) {
+CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     auto const refuse = [&](const std::string& name, const char* expected, std::string found) {
         throw error(
             errc::concurrent_save,

@@ -21,7 +21,7 @@
 #include <cairn/load/options.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/report.hpp>
 #include <cairn/save/detail/overlap_gate.hpp>
@@ -55,7 +55,7 @@ public:
         bool alone = false;     ///< It is a `solo`, passed explicitly.
         /// Of a store of files, for its free space.
         std::optional<std::string> directory{};
-        erased_store store;
+        any_store store;
         std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
         erased_sinks sinks{};
     };

@@ -8,7 +8,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
@@ -30,7 +30,7 @@ CAIRN_DECL bool tells_of_damage(const rank_failure& f);
 class recovery {
 public:
     /// @param options  The coordinator's are used.
-    recovery(blocking_exchange& ranks, erased_store root, latest_options options,
+    recovery(blocking_exchange& ranks, any_store root, latest_options options,
              std::shared_ptr<cairn::activity> activity)
         : ranks_(ranks), root_(std::move(root)), options_(std::move(options)),
           activity_(std::move(activity)) {}
@@ -59,7 +59,7 @@ private:
     std::vector<std::byte> verdict(const std::vector<outcome>& all);
 
     blocking_exchange& ranks_;
-    erased_store root_;
+    any_store root_;
     latest_options options_;
     std::shared_ptr<cairn::activity> activity_;
     std::optional<candidates> left_{};  ///< On the coordinator.

@@ -4,7 +4,7 @@
 
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/detail/erased_data_plane.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
@@ -21,7 +21,7 @@ struct load_parts {
     bool alone = false;  ///< A `solo` was passed explicitly.
     erased_load_planner* planner = nullptr;
     erased_storage_reader* reader = nullptr;
-    std::optional<erased_store> store{};  ///< For the default reader.
+    std::optional<any_store> store{};  ///< For the default reader.
     erased_data_plane* plane = nullptr;
     erased_sinks sinks{};
     const char* verb = "load";

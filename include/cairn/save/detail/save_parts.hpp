@@ -3,7 +3,7 @@
 #define CAIRN_SAVE_DETAIL_SAVE_PARTS_HPP
 
 #include <cairn/comm/detail/erased_communicator.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
@@ -27,8 +27,8 @@ struct save_parts {
     bool alone = false;  ///< A `solo` was passed explicitly.
     erased_save_planner* planner = nullptr;
     erased_storage_writer* writer = nullptr;
-    std::optional<erased_store> store{};  ///< For the default writer.
-    erased_stager* stager = nullptr;      ///< Null: memory for this save only.
+    std::optional<any_store> store{};  ///< For the default writer.
+    erased_stager* stager = nullptr;   ///< Null: memory for this save only.
     erased_sinks sinks{};
     const char* verb = "save";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.

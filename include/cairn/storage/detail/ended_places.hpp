@@ -3,8 +3,8 @@
 #define CAIRN_STORAGE_DETAIL_ENDED_PLACES_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
@@ -40,7 +40,7 @@ struct found_place {
 
 /// Returns the working places within a place. Those that are being removed come first: a crash may
 /// leave one under both of its names.
-inline std::vector<found_place> working_places(erased_store& in) {
+inline std::vector<found_place> working_places(any_store& in) {
     constexpr std::string_view saving = ".saving-";
     std::vector<found_place> all;
     if (!in.renames()) return all;
@@ -63,7 +63,7 @@ inline std::vector<found_place> working_places(erased_store& in) {
 /// Finds out whether the save of a working place is over. The storage's times of what it has
 /// written are signs of life.
 /// @param now  By the storage's clock; 0: not known, and nothing is changed.
-inline void judge(erased_store& in, found_place& p, std::int64_t now) {
+inline void judge(any_store& in, found_place& p, std::int64_t now) {
     if (p.over) return;
     auto place = in.at(p.name);
     auto const there = place.list();
@@ -87,14 +87,14 @@ inline void judge(erased_store& in, found_place& p, std::int64_t now) {
     place.remove_place(std::string(fresh_name));
     in.remove_place(p.name);
     if (in.kind_of(p.name) != name_kind::place || !written.empty()) return;
-    { storage_clock<erased_store> const removes_old_temporaries(place); }
+    { storage_clock<any_store> const removes_old_temporaries(place); }
     in.remove_place(p.name);
 }
 
 /// Removes a working place whose save is over. The name that it gets first keeps the writer, if
 /// that runs nevertheless, from committing what is left of it. In doubt, the one who finds the
 /// place under its old name has it.
-inline void remove_working_place(erased_store& in, const std::string& name) {
+inline void remove_working_place(any_store& in, const std::string& name) {
     auto doomed = name;
     if (!name.ends_with(over_suffix)) {
         doomed += over_suffix;

@@ -4,7 +4,7 @@
 
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ inline std::optional<checkpoint_format> format_by_name(std::string_view name) {
 
 /// Returns which checkpoint of another format is in a place without `.metadata`, judging by the
 /// names there; nothing if there is none.
-inline std::optional<error_context> other_format(erased_store& place) {
+inline std::optional<error_context> other_format(any_store& place) {
     std::size_t ranks = 0;
     std::string of_a_rank, deepspeed, safetensors, torch_save;
     for (auto const& info : place.list()) {
@@ -104,7 +104,7 @@ inline std::optional<error_context> other_format(erased_store& place) {
 
 /// @throws error errc::unsupported if a place without `.metadata` has a checkpoint of another
 /// format
-inline void refuse_other_format(erased_store& place) {
+inline void refuse_other_format(any_store& place) {
     std::optional<error_context> other;
     try {
         other = other_format(place);

@@ -6,7 +6,7 @@
 #include <cairn/detail/registered_id.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
@@ -67,7 +67,7 @@ public:
     explicit running_read(const std::string& save_id) : id_(save_id) {}
     /// Registers the read for other processes too, by a file in the checkpoint's place. A crash may
     /// lose it.
-    running_read(const std::string& save_id, const erased_store& place)
+    running_read(const std::string& save_id, const any_store& place)
         : id_(save_id), place_(place.without_sync()),
           name_(std::string(reading_prefix) + new_save_id()) {
         place_->publish(name_, read_notice{save_intent::now(), record_owner::this_one()}.encode(),
@@ -84,7 +84,7 @@ public:
 
 private:
     registered_id<registry_of_reads> id_;
-    std::optional<erased_store> place_{};
+    std::optional<any_store> place_{};
     std::string name_{};
 };
 

@@ -10,7 +10,7 @@
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 
@@ -38,8 +38,7 @@ class safetensors_files {
 
 public:
     /// @param threads  So many headers are read at a time.
-    safetensors_files(erased_store& place, std::size_t threads)
-        : place_(place), threads_(threads) {}
+    safetensors_files(any_store& place, std::size_t threads) : place_(place), threads_(threads) {}
 
     /// All tensors of these files.
     metadata of_files(const std::vector<std::string>& names) {
@@ -236,7 +235,7 @@ private:
         return std::move(meta_);
     }
 
-    erased_store& place_;
+    any_store& place_;
     std::size_t threads_;
     metadata meta_{};
     chunk_list::names_ptr names_ = std::make_shared<file_names>();

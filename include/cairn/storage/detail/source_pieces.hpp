@@ -6,7 +6,7 @@
 #include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -34,7 +34,7 @@ public:
     /// Reads the metadata.
     /// @throws error as `checkpoint_reader::read_metadata`
     /// @param dequantise  Set: quantised weights are what they stand for.
-    CAIRN_DECL source_pieces(const erased_store& store, checkpoint_id id,
+    CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id,
                              std::optional<dequantise_options> dequantise = {});
     source_pieces(source_pieces&&) = delete;
 
@@ -58,7 +58,7 @@ private:
     void read(const load_plan& plan, const read_target& target);
     const chunk_order& order_of(const std::string& fqn);
 
-    erased_store store_;
+    any_store store_;
     checkpoint_id id_;
     std::optional<dequantise_options> dequantise_;
     metadata meta_{};

@@ -9,7 +9,7 @@
 #include <cairn/format/target_file.hpp>
 #include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -39,7 +39,7 @@ public:
     using put_bytes = std::function<void(const std::string&, std::uint64_t, byte_span)>;
 
     /// @param aside, files, plans, shares, me  Outlive this.
-    target_assembly(erased_store& aside, std::span<const format::target_file* const> files,
+    target_assembly(any_store& aside, std::span<const format::target_file* const> files,
                     std::span<const save_plan> plans, std::span<const rank_share> shares,
                     const storage_setup& me, std::size_t threads)
         : aside_(aside), files_(files), plans_(plans), shares_(shares), me_(me), threads_(threads) {
@@ -127,8 +127,8 @@ private:
                                      .found = std::move(found),
                                      .remedy = "all ranks must see the same directory"});
     }
-    erased_store::reader open_side(std::size_t rank, const std::string& name,
-                                   const side_layout& layout) {
+    any_store::reader open_side(std::size_t rank, const std::string& name,
+                                const side_layout& layout) {
         try {
             auto side = aside_.open(name);
             if (auto const size = side.size(); size != layout.size())
@@ -242,7 +242,7 @@ private:
         if (me_.activity) me_.activity->advance(bytes);
     }
 
-    erased_store& aside_;
+    any_store& aside_;
     std::span<const format::target_file* const> files_;
     std::span<const save_plan> plans_;
     std::span<const rank_share> shares_;

@@ -3,8 +3,8 @@
 #define CAIRN_STORAGE_DETAIL_TARGET_FILES_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace cairn::detail {
 class target_files {
 public:
     /// @param place  Outlives this.
-    target_files(erased_store& place, bool sync)
+    target_files(any_store& place, bool sync)
         : place_(place), sync_(sync), shared_(place.shares_writes()) {}
 
     /// Whether other ranks can write what this one creates.
@@ -56,7 +56,7 @@ public:
     }
 
 private:
-    using handle = erased_store::writer;
+    using handle = any_store::writer;
     static constexpr std::size_t most_open = 64;
 
     std::shared_ptr<handle> opened(const std::string& name) {
@@ -67,7 +67,7 @@ private:
         return open_[name] = std::make_shared<handle>(place_.reopen(name));
     }
 
-    erased_store& place_;
+    any_store& place_;
     bool sync_, shared_;
     std::mutex m_{};  ///< Protects the rest.
     std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};

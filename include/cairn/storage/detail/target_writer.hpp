@@ -10,7 +10,7 @@
 #include <cairn/format/target_file.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/metadata/value.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -73,7 +73,7 @@ class target_writer final : public layout_writer::implementation {
 public:
     /// @param options  Has `overwrite`, `sync_files`, `thread_count`.
     template <class Options>
-    target_writer(erased_store at, Format f, const Options& options)
+    target_writer(any_store at, Format f, const Options& options)
         : base_(options.sync_files ? std::move(at) : at.without_sync()), format_(std::move(f)),
           overwrite_(options.overwrite), sync_files_(options.sync_files),
           thread_count_(options.thread_count), jobs_(options.thread_count) {}
@@ -237,7 +237,7 @@ private:
         rank_share share;
         side_layout side;
         std::vector<std::uint32_t> crcs;
-        std::optional<erased_store::writer> aside{};
+        std::optional<any_store::writer> aside{};
         std::atomic<std::size_t> next{0};
         write_results results{};
         std::optional<completion<write_results>> done{};
@@ -263,7 +263,7 @@ private:
         shares_ = tensors_->shares(plans_, targets, direct, others);
         for (auto const* f : targets) files_->create(f->name, f->size);
     }
-    erased_store::writer create_aside(std::string name, std::uint64_t size) {
+    any_store::writer create_aside(std::string name, std::uint64_t size) {
         made_.push_back(std::move(name));
         return place_->hidden().create(made_.back(), size, sync_files_);
     }
@@ -409,7 +409,7 @@ private:
         file.finish(sync_files_);
     }
 
-    erased_store base_;
+    any_store base_;
     Format format_;
     bool overwrite_, sync_files_;
     int thread_count_;

@@ -5,8 +5,8 @@
 #include <cairn/activity.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_names.hpp>
@@ -41,8 +41,7 @@ public:
     /// @param id  Of the target, whose last part is its name.
     /// @throws error errc::invalid_argument if it has no name; errc::unsupported for a store that
     /// cannot rename
-    working_place(const erased_store& base, checkpoint_id id, const std::string& save_id,
-                  bool is_file)
+    working_place(const any_store& base, checkpoint_id id, const std::string& save_id, bool is_file)
         : target_(target_of(base, std::move(id))), save_id_(save_id), is_file_(is_file),
           hidden_name_(working_name(target_.name, save_id)), hidden_(target_.in.at(hidden_name_)),
           fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {
@@ -56,9 +55,9 @@ public:
     }
 
     /// For what the ranks need meanwhile.
-    erased_store& hidden() noexcept { return hidden_; }
+    any_store& hidden() noexcept { return hidden_; }
     /// The place that will be the target; of a file, the place of that file.
-    erased_store& fresh() noexcept { return fresh_; }
+    any_store& fresh() noexcept { return fresh_; }
     const std::string& name() const noexcept { return target_.name; }
     std::string describe_target() { return target_.in.describe(target_.name); }
 
@@ -124,7 +123,7 @@ public:
         return true;
     }
     /// The place of the target, for a rank that asks whether it was committed.
-    erased_store target() { return target_.in.at(target_.name); }
+    any_store target() { return target_.in.at(target_.name); }
     void sync() {
         target_.in.sync();
         hidden_.sync();
@@ -155,7 +154,7 @@ public:
 
 private:
     struct target_place {
-        erased_store in;  ///< Where the target has its name.
+        any_store in;  ///< Where the target has its name.
         std::string name;
     };
     struct found_target {
@@ -165,12 +164,12 @@ private:
         friend bool operator==(const found_target&, const found_target&) = default;
     };
 
-    static target_place target_of(const erased_store& base, checkpoint_id id) {
+    static target_place target_of(const any_store& base, checkpoint_id id) {
         while (!id.empty() && id.back() == '/') id.pop_back();
         auto const at = split_id(id);
         if (!is_object_name(at.name))
             throw error(errc::invalid_argument,
-                        {.file = erased_store(base).describe("."),
+                        {.file = any_store(base).describe("."),
                          .expected = "an id that ends in the name of a directory, or of a file",
                          .found = "'" + id + "'",
                          .remedy = "its directory is replaced as a whole, so name it"});
@@ -224,7 +223,7 @@ private:
         hidden_.remove(".b");
     }
 
-    void copy(erased_store& from, const std::string& name, cairn::activity* activity) {
+    void copy(any_store& from, const std::string& name, cairn::activity* activity) {
         constexpr std::uint64_t piece = std::uint64_t{8} << 20;
         auto in = from.open(name);
         auto const size = in.size();
@@ -269,7 +268,7 @@ private:
     std::string save_id_;
     bool is_file_;
     std::string hidden_name_;
-    erased_store hidden_, fresh_;
+    any_store hidden_, fresh_;
     found_target before_{};
     std::string marker_{};
     object_tag marker_tag_{};

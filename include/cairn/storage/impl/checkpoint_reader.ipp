@@ -26,7 +26,7 @@ static_assert(StorageReader<checkpoint_reader> && ChecksumReader<checkpoint_read
 
 /// A reader of each format. Never moved, because `now` refers to one of them.
 struct checkpoint_reader::state {
-    state(const detail::erased_store& at, const torch_reader_options& options)
+    state(const any_store& at, const torch_reader_options& options)
         : store(at), torch_dcp(at, options), safetensors(at, options.thread_count),
           torch_save(at, options.thread_count) {}
 
@@ -91,7 +91,7 @@ struct checkpoint_reader::state {
         return detail::exists(place, f.name);
     }
 
-    detail::erased_store store;
+    any_store store;
     checkpoint_id id{};
     bool found = false;  ///< `now` is the reader of what is there.
     torch_reader torch_dcp;
@@ -103,7 +103,7 @@ struct checkpoint_reader::state {
     detail::erased_storage_reader* now = &torch_dcp_ref;
 };
 
-CAIRN_DECL checkpoint_reader::checkpoint_reader(const detail::erased_store& store,
+CAIRN_DECL checkpoint_reader::checkpoint_reader(const any_store& store,
                                                 const torch_reader_options& options)
     : s_(std::make_unique<state>(store, options)) {}
 CAIRN_DECL checkpoint_reader::checkpoint_reader(checkpoint_reader&&) noexcept = default;

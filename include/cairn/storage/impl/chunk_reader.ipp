@@ -34,7 +34,7 @@ namespace cairn {
 
 /// One rank's loads, one after the other. Never moved, because its pool's tasks refer to it.
 struct chunk_reader::state {
-    state(detail::erased_store at, item_finder f, int threads, boost::asio::any_io_executor on)
+    state(any_store at, item_finder f, int threads, boost::asio::any_io_executor on)
         : base(std::move(at)), placed(base), finder(std::move(f)), thread_count(threads),
           jobs(threads, std::move(on)) {}
 
@@ -440,8 +440,8 @@ struct chunk_reader::state {
         for (auto i : g.items) job.target.load_value(job.plan.items[i], v);
     }
 
-    detail::erased_store base;    ///< As passed to the constructor.
-    detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
+    any_store base;    ///< As passed to the constructor.
+    any_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     item_finder finder;
     int thread_count;
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
@@ -451,11 +451,10 @@ struct chunk_reader::state {
     detail::job_pool jobs;  // last member: its threads end first
 };
 
-CAIRN_DECL chunk_reader::chunk_reader(detail::erased_store store, item_finder finder,
-                                      int thread_count)
+CAIRN_DECL chunk_reader::chunk_reader(any_store store, item_finder finder, int thread_count)
     : chunk_reader(std::move(store), std::move(finder), thread_count, job_executor()) {}
-CAIRN_DECL chunk_reader::chunk_reader(detail::erased_store store, item_finder finder,
-                                      int thread_count, const job_executor& jobs)
+CAIRN_DECL chunk_reader::chunk_reader(any_store store, item_finder finder, int thread_count,
+                                      const job_executor& jobs)
     : s_(std::make_unique<state>(std::move(store), std::move(finder), thread_count, jobs.get())) {}
 CAIRN_DECL chunk_reader::chunk_reader(chunk_reader&&) noexcept = default;
 CAIRN_DECL chunk_reader& chunk_reader::operator=(chunk_reader&&) noexcept = default;
@@ -464,7 +463,7 @@ CAIRN_DECL chunk_reader::~chunk_reader() = default;
 CAIRN_DECL void chunk_reader::reset(const checkpoint_id& id) {
     s_->reset(id);
 }
-CAIRN_DECL detail::erased_store& chunk_reader::place() noexcept {
+CAIRN_DECL any_store& chunk_reader::place() noexcept {
     return s_->placed;
 }
 CAIRN_DECL unverified& chunk_reader::notes() noexcept {

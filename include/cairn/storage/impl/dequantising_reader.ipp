@@ -26,8 +26,7 @@ static_assert(StorageReader<dequantising_reader> && LocalReader<dequantising_rea
               ChecksumReader<dequantising_reader>);
 
 struct dequantising_reader::state {
-    state(const detail::erased_store& at, dequantise_options how,
-          const torch_reader_options& reading)
+    state(const any_store& at, dequantise_options how, const torch_reader_options& reading)
         : store(at), options(std::move(how)), reader(at, reading),
           pieces_reader(at, {.thread_count = reading.thread_count}) {}
 
@@ -54,7 +53,7 @@ struct dequantising_reader::state {
         return all;
     }
 
-    detail::erased_store store;
+    any_store store;
     dequantise_options options;
     checkpoint_id id{};
     checkpoint_reader reader;
@@ -62,8 +61,7 @@ struct dequantising_reader::state {
     detail::quantised_metadata meta{};
 };
 
-CAIRN_DECL dequantising_reader::dequantising_reader(detail::erased_store store,
-                                                    dequantise_options options,
+CAIRN_DECL dequantising_reader::dequantising_reader(any_store store, dequantise_options options,
                                                     const torch_reader_options& reading)
     : s_(std::make_unique<state>(store, std::move(options), reading)) {}
 CAIRN_DECL dequantising_reader::dequantising_reader(dequantising_reader&&) noexcept = default;

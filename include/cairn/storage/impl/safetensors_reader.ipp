@@ -41,7 +41,7 @@ inline std::size_t of_how_many(std::string_view name) {
 
 /// Reads what is in a directory.
 /// @throws error errc::not_found if there is none
-inline metadata read_safetensors_in(erased_store& place, safetensors_files files) {
+inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     constexpr std::string_view usual = "model.safetensors",
                                usual_index = "model.safetensors.index.json";
     std::vector<std::string> indices, all;
@@ -102,7 +102,7 @@ inline bool has_checksums(const metadata& m) {
 
 }  // namespace detail
 
-CAIRN_DECL safetensors_reader::safetensors_reader(detail::erased_store store, int thread_count)
+CAIRN_DECL safetensors_reader::safetensors_reader(any_store store, int thread_count)
     : chunk_reader(std::move(store), {}, thread_count), threads_(thread_count) {}
 
 CAIRN_DECL void safetensors_reader::reset(const checkpoint_id& id) {

@@ -35,7 +35,7 @@ struct safetensors_target {
     static constexpr bool keeps_values = false;
     static constexpr std::uint64_t max_index = 100'000'000;
 
-    bool check(const checkpoint_id& id, erased_store& store) const {
+    bool check(const checkpoint_id& id, any_store& store) const {
         check_floats_as(options.floats_as);
         bool const is_file = id.ends_with(".safetensors");
         if (is_file && options.add_files)
@@ -81,7 +81,7 @@ struct safetensors_target {
     }
     bool keeps(std::string_view name) const { return !format::safetensors::is_target_name(name); }
     std::vector<std::string> warnings() const { return {}; }
-    std::string recorded_save(erased_store& target) const {
+    std::string recorded_save(any_store& target) const {
         auto const index = read_existing(target, format::safetensors::index_name, max_index);
         return index ? format::safetensors::decode_notes(*index).save_id : std::string();
     }
@@ -92,7 +92,7 @@ struct safetensors_target {
 
 }  // namespace detail
 
-CAIRN_DECL safetensors_writer::safetensors_writer(detail::erased_store store,
+CAIRN_DECL safetensors_writer::safetensors_writer(any_store store,
                                                   safetensors_writer_options options)
     : layout_writer(std::make_unique<detail::target_writer<detail::safetensors_target>>(
           std::move(store), detail::safetensors_target{options}, options)) {}

@@ -18,7 +18,7 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL source_pieces::source_pieces(const erased_store& store, checkpoint_id id,
+CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise)
     : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
     auto first = new_reader();

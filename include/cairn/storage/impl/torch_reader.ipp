@@ -32,7 +32,7 @@ static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
 
 /// One rank's loads, one after the other. Never moved, because the finder's functions refer to it.
 struct torch_reader::state {
-    state(detail::erased_store store, torch_reader_options o, const job_executor& on)
+    state(any_store store, torch_reader_options o, const job_executor& on)
         : options(o), chunks(std::move(store), finder(), o.thread_count, on) {}
 
     item_finder finder() {
@@ -135,9 +135,9 @@ struct torch_reader::state {
     chunk_reader chunks;  // last member: its threads end first
 };
 
-CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options)
+CAIRN_DECL torch_reader::torch_reader(any_store store, torch_reader_options options)
     : s_(std::make_unique<state>(std::move(store), options, job_executor())) {}
-CAIRN_DECL torch_reader::torch_reader(detail::erased_store store, torch_reader_options options,
+CAIRN_DECL torch_reader::torch_reader(any_store store, torch_reader_options options,
                                       const job_executor& jobs)
     : s_(std::make_unique<state>(std::move(store), options, jobs)) {}
 CAIRN_DECL torch_reader::torch_reader(torch_reader&&) noexcept = default;

@@ -47,10 +47,10 @@ inline item_finder torch_save_finder(std::shared_ptr<torch_save_parts> parts) {
 
 }  // namespace detail
 
-CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int thread_count)
+CAIRN_DECL torch_save_reader::torch_save_reader(any_store store, int thread_count)
     : torch_save_reader(std::move(store), thread_count,
                         std::make_shared<detail::torch_save_parts>()) {}
-CAIRN_DECL torch_save_reader::torch_save_reader(detail::erased_store store, int thread_count,
+CAIRN_DECL torch_save_reader::torch_save_reader(any_store store, int thread_count,
                                                 std::shared_ptr<detail::torch_save_parts> parts)
     : chunk_reader(std::move(store), detail::torch_save_finder(parts), thread_count),
       parts_(std::move(parts)) {}

@@ -34,7 +34,7 @@ namespace detail {
 struct torch_save_target {
     static constexpr bool keeps_values = true;
 
-    static bool check(const checkpoint_id&, const erased_store&) { return true; }
+    static bool check(const checkpoint_id&, const any_store&) { return true; }
     static value_policy values() { return value_policy::kept; }
     static std::function<bool(std::string_view)> prefers() { return {}; }
     static dtype type_of(dtype held) { return held; }
@@ -85,15 +85,14 @@ struct torch_save_target {
                               "weights_only=False, or if '" + name + "' is a safe global");
         return out;
     }
-    static std::string recorded_save(const erased_store&) { return {}; }
+    static std::string recorded_save(const any_store&) { return {}; }
 
     std::optional<format::torch_save::layout> layout{};
 };
 
 }  // namespace detail
 
-CAIRN_DECL torch_save_writer::torch_save_writer(detail::erased_store store,
-                                                torch_save_writer_options options)
+CAIRN_DECL torch_save_writer::torch_save_writer(any_store store, torch_save_writer_options options)
     : layout_writer(std::make_unique<detail::target_writer<detail::torch_save_target>>(
           std::move(store), detail::torch_save_target(), options)) {}
 

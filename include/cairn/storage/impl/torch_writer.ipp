@@ -35,7 +35,7 @@ static_assert(ReleasingWriter<torch_writer> && NamingWriter<torch_writer>);
 
 /// One rank's saves, one after the other. Never moved, because its pool's tasks refer to it.
 struct torch_writer::state {
-    state(detail::erased_store at, torch_writer_options o, boost::asio::any_io_executor on)
+    state(any_store at, torch_writer_options o, boost::asio::any_io_executor on)
         : base(o.sync_files ? std::move(at) : at.without_sync()), placed(base),
           options(std::move(o)), own_threads(!on), speed(options.polite.bytes_per_second),
           jobs(options.thread_count, std::move(on)) {}
@@ -330,7 +330,7 @@ struct torch_writer::state {
             (*job.released)(w->second);
     }
     /// Notes the file before it exists, so that it is removed whatever happens.
-    detail::erased_store::writer create(const std::string& name, std::uint64_t size) {
+    any_store::writer create(const std::string& name, std::uint64_t size) {
         {
             std::lock_guard const lock(files_mutex);
             made.insert(name);
@@ -356,11 +356,11 @@ struct torch_writer::state {
         for (auto const& f : job.files) r.file_sizes.emplace(f.name, f.size);
     }
 
-    detail::erased_store base;    ///< As passed to the constructor.
-    detail::erased_store placed;  ///< Relocated to the checkpoint, if the store supports that.
+    any_store base;    ///< As passed to the constructor.
+    any_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     torch_writer_options options;
     storage_setup me{};
-    detail::claim<detail::erased_store> hold{};
+    detail::claim<any_store> hold{};
     std::mutex files_mutex{};           ///< Protects the next member.
     std::set<std::string> made{};       ///< The files of this save, which may exist.
     std::set<std::string> published{};  ///< The files of the current checkpoint.
@@ -370,10 +370,10 @@ struct torch_writer::state {
     detail::job_pool jobs;  // last member: its threads end first
 };
 
-CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options)
+CAIRN_DECL torch_writer::torch_writer(any_store store, torch_writer_options options)
     : s_(std::make_unique<state>(std::move(store), std::move(options),
                                  boost::asio::any_io_executor())) {}
-CAIRN_DECL torch_writer::torch_writer(detail::erased_store store, torch_writer_options options,
+CAIRN_DECL torch_writer::torch_writer(any_store store, torch_writer_options options,
                                       const job_executor& jobs)
     : s_(std::make_unique<state>(std::move(store), std::move(options), jobs.get())) {}
 CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;

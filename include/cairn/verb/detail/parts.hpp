@@ -5,8 +5,8 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/memory/concepts.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/erased_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -142,10 +142,10 @@ constexpr bool is_borrowed() {
 
 /// Returns the store among the parts, if there is one.
 template <class... Parts>
-std::optional<erased_store> store_in(std::tuple<Parts...>& parts) {
+std::optional<any_store> store_in(std::tuple<Parts...>& parts) {
     constexpr auto i = index_of<store_part, Parts...>();
     if constexpr (i < sizeof...(Parts))
-        return erased_store::share(std::get<i>(parts));
+        return any_store::share(std::get<i>(parts));
     else
         return std::nullopt;
 }

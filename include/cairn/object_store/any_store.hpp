@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_OBJECT_STORE_DETAIL_ERASED_STORE_HPP
-#define CAIRN_OBJECT_STORE_DETAIL_ERASED_STORE_HPP
+#ifndef CAIRN_OBJECT_STORE_ANY_STORE_HPP
+#define CAIRN_OBJECT_STORE_ANY_STORE_HPP
 
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
@@ -17,46 +17,47 @@
 #include <utility>
 #include <vector>
 
-namespace cairn::detail {
+namespace cairn {
 
-/// A type-erased ObjectStore: one virtual call per operation, so that the formats above it are
-/// compiled once. Copies share one store.
-class erased_store {
-    struct any_writer {
-        virtual ~any_writer() = default;
+/// A store of any type, which is known only when the program runs: a type-erased ObjectStore, one
+/// virtual call per operation. The formats above it are compiled once for all stores. Copies share
+/// one store.
+class any_store {
+    struct writer_interface {
+        virtual ~writer_interface() = default;
         virtual void write(std::uint64_t at, byte_span) = 0;
         virtual void finish(bool durable) = 0;
     };
-    struct any_reader {
-        virtual ~any_reader() = default;
+    struct reader_interface {
+        virtual ~reader_interface() = default;
         virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual std::uint64_t size() = 0;
         virtual std::size_t read_size() = 0;
         virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
-    struct any_store {
-        virtual ~any_store() = default;
-        virtual std::unique_ptr<any_writer> create(std::string_view, std::uint64_t size,
-                                                   bool durable) = 0;
+    struct interface {
+        virtual ~interface() = default;
+        virtual std::unique_ptr<writer_interface> create(std::string_view, std::uint64_t size,
+                                                         bool durable) = 0;
         virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
-        virtual std::unique_ptr<any_reader> open(std::string_view) = 0;
+        virtual std::unique_ptr<reader_interface> open(std::string_view) = 0;
         virtual object_tag tag(std::string_view) = 0;
         virtual std::vector<object_info> list() = 0;
         virtual void remove(std::string_view) = 0;
         virtual void sync() = 0;
         virtual std::string describe(std::string_view) = 0;
-        virtual std::shared_ptr<any_store> at(const std::string& id) const = 0;
+        virtual std::shared_ptr<interface> at(const std::string& id) const = 0;
         virtual bool browsable() const = 0;
         virtual std::vector<std::string> places() = 0;
         virtual std::vector<place_info> all_places() = 0;
         virtual std::string place_id(const std::string& id) const = 0;
         virtual void remove_place(const std::string& id) = 0;
-        virtual std::shared_ptr<any_store> without_sync() const = 0;
+        virtual std::shared_ptr<interface> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
         virtual std::chrono::milliseconds lag() const = 0;
         virtual bool shares_writes() const = 0;
-        virtual std::unique_ptr<any_writer> reopen(std::string_view) = 0;
+        virtual std::unique_ptr<writer_interface> reopen(std::string_view) = 0;
         virtual bool renames() const = 0;
         virtual name_kind kind_of(std::string_view) = 0;
         virtual void move(std::string_view from, std::string_view to) = 0;
@@ -65,28 +66,28 @@ class erased_store {
         virtual void remove_tree(std::string_view) = 0;
     };
     template <class Handle>
-    struct writer_of final : any_writer {
+    struct writer_of final : writer_interface {
         explicit writer_of(Handle h) : h_(std::move(h)) {}
         void write(std::uint64_t at, byte_span b) override { h_.write(at, b); }
         void finish(bool durable) override { h_.finish(durable); }
         Handle h_;
     };
     template <class Handle>
-    struct reader_of final : any_reader {
+    struct reader_of final : reader_interface {
         explicit reader_of(Handle h) : h_(std::move(h)) {}
         void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
         std::uint64_t size() override { return h_.size(); }
-        std::size_t read_size() override { return read_size_of(h_); }
+        std::size_t read_size() override { return detail::read_size_of(h_); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
-            return read_uncached_of(h_, at, into);
+            return detail::read_uncached_of(h_, at, into);
         }
         Handle h_;
     };
     template <ObjectStore Store>
-    struct store_of final : any_store {
+    struct store_of final : interface {
         explicit store_of(Store s) : s_(std::move(s)) {}
-        std::unique_ptr<any_writer> create(std::string_view name, std::uint64_t size,
-                                           [[maybe_unused]] bool durable) override {
+        std::unique_ptr<writer_interface> create(std::string_view name, std::uint64_t size,
+                                                 [[maybe_unused]] bool durable) override {
             auto const begin = [&] {
                 if constexpr (WriteBackStore<Store>)
                     return s_.create(name, size, durable);
@@ -98,7 +99,7 @@ class erased_store {
         void publish(std::string_view name, byte_span b, std::optional<object_tag> match) override {
             s_.publish(name, b, std::move(match));
         }
-        std::unique_ptr<any_reader> open(std::string_view name) override {
+        std::unique_ptr<reader_interface> open(std::string_view name) override {
             return std::make_unique<reader_of<decltype(s_.open(name))>>(s_.open(name));
         }
         object_tag tag(std::string_view name) override { return s_.tag(name); }
@@ -106,7 +107,7 @@ class erased_store {
         void remove(std::string_view name) override { s_.remove(name); }
         void sync() override { s_.sync(); }
         std::string describe(std::string_view name) override { return s_.describe(name); }
-        std::shared_ptr<any_store> at([[maybe_unused]] const std::string& id) const override {
+        std::shared_ptr<interface> at([[maybe_unused]] const std::string& id) const override {
             if constexpr (RelocatableStore<Store>)
                 return std::make_shared<store_of>(s_.at(id));
             else
@@ -136,12 +137,12 @@ class erased_store {
                               { s_.place_id(id) } -> std::same_as<std::string>;
                           })
                 return s_.place_id(id);
-            return plain_place_id(id);
+            return detail::plain_place_id(id);
         }
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
-        std::shared_ptr<any_store> without_sync() const override {
+        std::shared_ptr<interface> without_sync() const override {
             if constexpr (UnsyncedStore<Store>)
                 return std::make_shared<store_of>(s_.without_sync());
             else
@@ -153,10 +154,12 @@ class erased_store {
             else
                 return {};
         }
-        std::size_t requests_in_flight() const override { return requests_in_flight_of(s_); }
-        std::chrono::milliseconds lag() const override { return lag_of(s_); }
+        std::size_t requests_in_flight() const override {
+            return detail::requests_in_flight_of(s_);
+        }
+        std::chrono::milliseconds lag() const override { return detail::lag_of(s_); }
         bool shares_writes() const override { return SharedWriteStore<Store>; }
-        std::unique_ptr<any_writer> reopen([[maybe_unused]] std::string_view name) override {
+        std::unique_ptr<writer_interface> reopen([[maybe_unused]] std::string_view name) override {
             if constexpr (SharedWriteStore<Store>)
                 return std::make_unique<writer_of<decltype(s_.reopen(name))>>(s_.reopen(name));
             else
@@ -201,16 +204,16 @@ public:
     /// An object that is being written. Threads: any, for disjoint ranges.
     class writer {
     public:
-        explicit writer(std::unique_ptr<any_writer> w) : w_(std::move(w)) {}
+        explicit writer(std::unique_ptr<writer_interface> w) : w_(std::move(w)) {}
         void write(std::uint64_t at, byte_span b) { w_->write(at, b); }
         void finish(bool durable) { w_->finish(durable); }
 
     private:
-        std::unique_ptr<any_writer> w_;
+        std::unique_ptr<writer_interface> w_;
     };
     class reader {
     public:
-        explicit reader(std::unique_ptr<any_reader> r) : r_(std::move(r)) {}
+        explicit reader(std::unique_ptr<reader_interface> r) : r_(std::move(r)) {}
         /// Erases the handle of a store that is not erased.
         template <class Handle>
         static reader of(Handle h) {
@@ -224,34 +227,34 @@ public:
         }
 
     private:
-        std::unique_ptr<any_reader> r_;
+        std::unique_ptr<reader_interface> r_;
     };
 
     // The order matters: this constructor is also considered when the store is checked to be
     // movable.
     template <class Store>
-        requires(!std::same_as<Store, erased_store> && ObjectStore<Store>)
-    explicit erased_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
+        requires(!std::same_as<Store, any_store> && ObjectStore<Store>)
+    explicit any_store(Store s) : s_(std::make_shared<store_of<Store>>(std::move(s))) {}
 
     /// Erases a store that the caller keeps: by copy if copies share the place, otherwise by
     /// reference.
     template <ObjectStore Store>
-    static erased_store share(Store& store) {
+    static any_store share(Store& store) {
         if constexpr (RelocatableStore<Store> && std::copy_constructible<Store>)
-            return erased_store(Store(store));
+            return any_store(Store(store));
         else
-            return erased_store(prefixed_store<Store>(store));
+            return any_store(prefixed_store<Store>(store));
     }
 
     /// Returns the store of that checkpoint, if the store can be relocated; otherwise this one.
-    erased_store at(const std::string& id) const {
-        erased_store other(*this);
+    any_store at(const std::string& id) const {
+        any_store other(*this);
         if (auto there = s_->at(id)) other.s_ = std::move(there);
         return other;
     }
     /// Returns a store that omits syncing, if the store can do that; otherwise this one.
-    erased_store without_sync() const {
-        erased_store other(*this);
+    any_store without_sync() const {
+        any_store other(*this);
         if (auto unsynced = s_->without_sync()) other.s_ = std::move(unsynced);
         return other;
     }
@@ -291,11 +294,10 @@ public:
     std::string describe(std::string_view name) { return s_->describe(name); }
 
 private:
-    std::shared_ptr<any_store> s_;
+    std::shared_ptr<interface> s_;
 };
-static_assert(RenamingStore<erased_store> && SharedWriteStore<erased_store> &&
-              WriteBackStore<erased_store>);
+static_assert(RenamingStore<any_store> && SharedWriteStore<any_store> && WriteBackStore<any_store>);
 
-}  // namespace cairn::detail
+}  // namespace cairn
 
 #endif
