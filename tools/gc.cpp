@@ -13,8 +13,11 @@ int gc(const std::string& place, bool dry_run) {
     if (!is_url(place) && !std::filesystem::is_directory(place))
         throw cairn::error(cairn::errc::not_found,
                            {.file = place, .expected = "a directory of checkpoints"});
-    auto store = store_of(place).at(place);
-    auto const r = cairn::collect_garbage(store, dry_run);
+    auto const r = [&] {
+        if (!is_url(place)) return cairn::collect_garbage(place, dry_run);
+        auto store = store_of(place).at(place);
+        return cairn::collect_garbage(store, dry_run);
+    }();
     for (auto const& line : r.lines) std::cout << line << '\n';
     std::cout << r.files << (r.files == 1 ? " file, " : " files, ") << r.bytes << " bytes";
     if (r.directories != 0)
