@@ -156,8 +156,8 @@ struct https_store::found {
         auto const total = total_of(r);
         return std::string(r.header("last-modified")) + " " + (total ? std::to_string(*total) : "");
     }
-    error failed(const std::string& found) const {
-        return error(errc::io, {.file = described, .expected = "the file", .found = found});
+    error failed(const std::string& why) const {
+        return error(errc::io, {.file = described, .expected = "the file", .found = why});
     }
 
     static constexpr std::chrono::milliseconds most_pause{5000};
