@@ -123,7 +123,7 @@ class HuggingFace:
                 for fqn in f.keys():
                     first, local = parts[fqn]
                     if local.dim() == 0:
-                        local.copy_(f.get_slice(fqn)[:])
+                        local.copy_(f.get_tensor(fqn))
                         continue
                     row, column = divmod(first, torch.Size(state.tensors[fqn].shape[1:]).numel())
                     begins = (row, column)[: local.dim()]

@@ -103,15 +103,16 @@ inline double sum(const row_of_files& from, int threads) {
     std::mutex m;
     double all = 0;
     from.for_each_piece(threads, [&](std::uint64_t, std::span<const std::byte> b) {
-        tool::doubles sums[2] = {};
+        tool::doubles sums[2][2] = {};
         double rest = 0;
         tool::for_each_vector<float>(
             b.data(), b.size() / sizeof(float),
-            [&](tool::floats v) { tool::widen(v, [&](int k, tool::doubles d) { sums[k] += d; }); },
+            [&](int i, tool::floats v) {
+                tool::widen(v, [&](int k, tool::doubles d) { sums[i][k] += d; });
+            },
             [&](float x) { rest += static_cast<double>(x); });
-        auto const both = sums[0] + sums[1];
         std::lock_guard const lock(m);
-        all += both[0] + both[1] + rest;
+        all += tool::sum_of(sums) + rest;
     });
     return all;
 }

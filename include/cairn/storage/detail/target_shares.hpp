@@ -136,6 +136,12 @@ struct rank_share {
                                              .remedy = "finish_save_plan must keep the items"});
         return s;
     }
+    /// The number of each item's file.
+    std::vector<std::uint32_t> file_of_each() const {
+        std::vector<std::uint32_t> out;
+        for (auto const& i : items) out.push_back(i.file);
+        return out;
+    }
     /// The part of a run that the rank writes itself; what is before and behind it goes aside.
     file_range direct_part(file_range run) const noexcept {
         if (direct == access::all) return run;
