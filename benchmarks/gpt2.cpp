@@ -4,7 +4,10 @@
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
-//               [--overlap] [--polite] [--page-cache]
+//               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
+//               [--format dcp|safetensors] [--max-file-size BYTES]
+//     gpt2 copy FROM TO [--files N] [--threads N] [--steps K]
+//     gpt2 sum FROM [--threads N] [--steps K]
 //
 // Ranks are the processes of a launcher (cairn launch, torchrun, Open MPI, Slurm) or N threads.
 // `save` alternates between DIR/s0 and DIR/s1; `load` reads DIR/s0; with --page-cache neither uses
@@ -15,6 +18,14 @@
 // With --bare the same bytes are moved from and to the same memory with checksums and syncs, a file
 // for each thread, and without a checkpoint: the limit. On as many ranks as have saved, a bare load
 // reads what each has written, otherwise equal parts, whose elements are not where they belong.
+//
+// With --one-file all ranks write one file. `copy` reads files and writes their bytes, `sum` reads
+// and adds them, with checksums, on a thread for each core: the limits of conversions and
+// statistics.
+//
+// With --format safetensors the tensors are saved and loaded as safetensors, without the values,
+// which the format does not have: in one file, or in several of --max-file-size. --weights leaves
+// out the optimizer and the values. --columns shards columns instead of rows.
 //
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
 // policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once);
@@ -38,11 +49,13 @@
 #include "gpt2/background.hpp"
 #include "gpt2/bare.hpp"
 #include "gpt2/figures.hpp"
+#include "gpt2/file_loops.hpp"
 #include "gpt2/groups.hpp"
 #include "gpt2/process.hpp"
 #include "gpt2/state.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <unistd.h>
 
@@ -100,6 +113,13 @@ std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::siz
     if (!a.replicas.empty())
         o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
     auto store = store_of(a);
+    if (a.is_safetensors()) {
+        cairn::safetensors_writer_options how;
+        how.sync_files = a.sync;
+        if (a.max_file_size != 0) how.max_file_size = a.max_file_size;
+        return cairn::save(s, id, o, ranks, cairn::safetensors_writer(store, how), a.progress)
+            .phases;
+    }
     return cairn::save(s, id, o, ranks, store, a.progress).phases;
 }
 
@@ -107,7 +127,8 @@ template <class Comm, class Plane>
 void run(const arguments& a, Comm& ranks, Plane& plane) {
     result mine;
     bool const whole = !a.replicas.empty();
-    gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load");
+    gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load",
+                  {a.weights, !a.is_safetensors(), a.columns});
     gpt2::background kept(a.budget);
     std::vector<cairn::phase_time> phases;
     mine.bytes = s.bytes();
@@ -156,7 +177,11 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        gpt2::run_over(a.group, a.ranks, [&](auto& ranks, auto& plane) { run(a, ranks, plane); });
+        if (a.mode == "copy" || a.mode == "sum")
+            gpt2::bare::run_file_loop(a);
+        else
+            gpt2::run_over(a.group, a.ranks,
+                           [&](auto& ranks, auto& plane) { run(a, ranks, plane); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "gpt2: %s\n", e.what());
         return 1;

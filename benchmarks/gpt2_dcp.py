@@ -4,12 +4,14 @@
 
     gpt2_dcp.py save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check]
                 [--stager default|writer|cached|shared|threaded|pinned] [--foreground]
-                [--with dcp|dcp-tuned|safetensors|tensorstore]
+                [--with dcp|dcp-tuned|safetensors|tensorstore|hugging-face]
+                [--weights] [--columns]
 
 N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherwise. `async` calls
 async_save: `stalls` end when it returns or, with a stager that returns a future, when that is done;
 `times` end with the future of the upload. Stagers: see gpt2_dcp_async.py. `dcp-tuned` saves with
 everything that makes DCP faster: threads of the writer, and plans that are kept from save to save.
+--weights and --columns, which needs `hugging-face`, are gpt2.cpp's.
 """
 import argparse, json, os, resource, sys, tempfile, time, warnings
 
@@ -47,30 +49,36 @@ def seed_of(fqn):
     return h
 
 
-def content(seed, first, n):
-    """The elements [first, first + n): the function of the same name in gpt2.cpp."""
-    index = torch.arange(first, first + n, dtype=torch.int64) & 0xFFFFFFFF
-    bits = ((index ^ seed) * 2654435761) & 0xFFFFFFFF
+def content(seed, index):
+    """The elements with these indices: the function of the same name in gpt2.cpp."""
+    bits = (((index & 0xFFFFFFFF) ^ seed) * 2654435761) & 0xFFFFFFFF
     return (bits >> 8).to(torch.float32) * 1e-6
 
 
-def blocks(t, first):
-    """(elements of `t`, where they begin in the whole), a block at a time."""
-    flat = t.view(-1)
-    for i in range(0, flat.numel(), BLOCK): yield flat[i : i + BLOCK], first + i
+def blocks(t, first, stride):
+    """(elements of `t`, their indices in the whole), a block at a time.
+    @param stride  From row to row of the whole."""
+    if t.numel() == 0: return
+    rows = t.view(t.shape[0] if t.dim() else 1, -1)
+    column = torch.arange(rows.shape[1])
+    some = max(1, BLOCK // rows.shape[1])
+    for i in range(0, rows.shape[0], some):
+        row = torch.arange(i, min(i + some, rows.shape[0]))
+        yield rows[i : i + some], first + row.unsqueeze(1) * stride + column
 
 
 class State:
-    """One rank's rows of everything."""
+    """One rank's shards of everything, or of the weights: rows or, of matrices, columns."""
 
-    def __init__(self, rank, ranks, filled):
-        mesh = init_device_mesh("cpu", (ranks,))
-        self.tensors, self.parts, names = {}, [], []
+    def __init__(self, rank, ranks, filled, weights=False, columns=False):
+        self.mesh, self.rank, self.ranks = init_device_mesh("cpu", (ranks,)), rank, ranks
+        self.columns, self.tensors, self.parts, names = columns, {}, [], []
         for name, shape in gpt2():
-            self.add("model." + name, shape, rank, ranks, mesh, filled)
+            self.add("model." + name, shape, filled)
+            if weights: continue
             for moment in ("exp_avg", "exp_avg_sq"):
-                self.add(f"optim.state.{name}.{moment}", shape, rank, ranks, mesh, filled)
-            self.add(f"optim.state.{name}.step", (), rank, ranks, mesh, filled)
+                self.add(f"optim.state.{name}.{moment}", shape, filled)
+            self.add(f"optim.state.{name}.step", (), filled)
             names.append(name)
         self.groups = [{"lr": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1,
                         "params": names}] if filled else \
@@ -78,20 +86,21 @@ class State:
                         "params": [""] * len(names)}]
         self.step = 12345 if filled else 0
 
-    def add(self, fqn, shape, rank, ranks, mesh, filled):
-        rows = shape[0] if shape else 1
-        each = -(-rows // ranks) if shape else 1
-        begin = min(rank * each, rows) if shape else 0
-        mine = (min(begin + each, rows) - begin, *shape[1:]) if shape else ()
-        row = torch.Size(shape[1:]).numel()
+    def add(self, fqn, shape, filled):
+        dim, mine, first = int(self.columns and len(shape) > 1), list(shape), 0
+        if shape:
+            each = -(-shape[dim] // self.ranks)
+            begin = min(self.rank * each, shape[dim])
+            mine[dim] = min(begin + each, shape[dim]) - begin
+            first = begin * torch.Size(shape[dim + 1 :]).numel()
         local = torch.zeros(mine, dtype=torch.float32)
         if filled:
-            for some, first in blocks(local, begin * row):
-                some.copy_(content(seed_of(fqn), first, some.numel()))
-        self.parts.append((fqn, begin * row, local))
+            for some, index in blocks(local, first, torch.Size(shape[1:]).numel()):
+                some.copy_(content(seed_of(fqn), index))
+        self.parts.append((fqn, first, local))
         stride = torch.empty(shape, device="meta").stride()
         self.tensors[fqn] = local if not shape else DTensor.from_local(
-            local, mesh, [Shard(0)], run_check=False, shape=torch.Size(shape), stride=stride)
+            local, self.mesh, [Shard(dim)], run_check=False, shape=torch.Size(shape), stride=stride)
 
     def state_dict(self):
         return {**self.tensors, "optim.param_groups": self.groups, "step": self.step}
@@ -100,9 +109,10 @@ class State:
 
     def wrong(self, loaded):
         n = int(loaded["step"] != 12345)
-        for fqn, first_of_all, local in self.parts:
-            for some, first in blocks(local, first_of_all):
-                want = content(seed_of(fqn), first, some.numel())
+        for fqn, first, local in self.parts:
+            stride = torch.Size(self.tensors[fqn].shape[1:]).numel()
+            for some, index in blocks(local, first, stride):
+                want = content(seed_of(fqn), index)
                 n += int((some.view(torch.int32) != want.view(torch.int32)).sum())
         return n
 
@@ -111,9 +121,9 @@ def one_rank(rank, a, rendezvous):
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // a.ranks))
     store = dist.FileStore(rendezvous, a.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=a.ranks)
-    state, times, wrong = State(rank, a.ranks, a.mode != "load"), [], 0
+    state, times, wrong = State(rank, a.ranks, a.mode != "load", a.weights, a.columns), [], 0
     background = gpt2_dcp_async.Saves(a, state) if a.mode == "async" else None
-    library = gpt2_libraries.library(a.library) if a.library in gpt2_libraries.BOTH else None
+    library = gpt2_libraries.library(a.library) if a.library in gpt2_libraries.ALL else None
     tuned, cores = a.library == "dcp-tuned", len(os.sched_getaffinity(0))
     for k in range(a.steps):
         sd = state.state_dict()
@@ -169,9 +179,12 @@ def main():
     p.add_argument("--check", action="store_true")
     p.add_argument("--stager", choices=gpt2_dcp_async.STAGERS)
     p.add_argument("--foreground", action="store_true")
+    p.add_argument("--weights", action="store_true")
+    p.add_argument("--columns", action="store_true")
     p.add_argument("--with", dest="library", default="dcp",
-                   choices=["dcp", "dcp-tuned", *gpt2_libraries.BOTH])
+                   choices=["dcp", "dcp-tuned", *gpt2_libraries.ALL])
     a = p.parse_args()
+    if a.columns and a.library != "hugging-face": p.error("--columns needs --with hugging-face")
     if a.mode == "async":
         if a.library != "dcp": p.error("async is for DCP")
         a.stager = a.stager or "default"

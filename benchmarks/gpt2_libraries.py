@@ -9,7 +9,7 @@ import json, os
 import torch
 import torch.distributed as dist
 
-BOTH = ("safetensors", "tensorstore")
+ALL = ("safetensors", "tensorstore", "hugging-face")
 
 
 def pieces(state):
@@ -103,8 +103,38 @@ class TensorStore:
         for r in read: r.result()
 
 
+class HuggingFace:
+    """Files of whole tensors, as Hugging Face's libraries have them. DCP writes them: one for each
+    rank, of which it then makes one. `safe_open` reads slices of them."""
+
+    def __init__(self):
+        import safetensors
+        self.open = safetensors.safe_open
+
+    def save(self, state, path, sync):
+        import torch.distributed.checkpoint as dcp
+        dcp.save(state.tensors, storage_writer=dcp.HuggingFaceStorageWriter(
+            path, save_distributed=True, enable_consolidation=True))
+
+    def load(self, state, path):
+        parts = {fqn: (first, local) for fqn, first, local in state.parts}
+        for name in sorted(n for n in os.listdir(path) if n.endswith(".safetensors")):
+            with self.open(f"{path}/{name}", "pt") as f:
+                for fqn in f.keys():
+                    first, local = parts[fqn]
+                    if local.dim() == 0:
+                        local.copy_(f.get_tensor(fqn))
+                        continue
+                    row, column = divmod(first, torch.Size(state.tensors[fqn].shape[1:]).numel())
+                    begins = (row, column)[: local.dim()]
+                    local.copy_(f.get_slice(fqn)[tuple(
+                        slice(b, b + n) for b, n in zip(begins, local.shape))])
+        dist.barrier()
+
+
 def library(name):
     try:
-        return {"safetensors": Safetensors, "tensorstore": TensorStore}[name]()
+        return {"safetensors": Safetensors, "tensorstore": TensorStore,
+                "hugging-face": HuggingFace}[name]()
     except ImportError as e:
         raise SystemExit(f"gpt2_dcp.py --with {name}: {e}: pip install {name}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmark scripts share: programs, their figures, the page cache."""
-import json, mmap, os, statistics, subprocess, sys
+import json, mmap, os, statistics, subprocess, sys, tempfile, time
 
 BUILD = os.environ.get("CAIRN_BUILD", f"{os.path.dirname(os.path.abspath(__file__))}/../build")
 
@@ -24,6 +24,21 @@ def run(*command):
     return json.loads(last[last.index("{"):])  # after the rank, under a launcher
 
 
+def run_measured(*command):
+    """Runs a program that prints no figures: the seconds and the memory of its process."""
+    with tempfile.TemporaryFile("w+") as out:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, stderr=out)
+        _, status, used = os.wait4(child.pid, 0)
+        took = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            out.seek(0)
+            sys.exit(f"{sys.argv[0]}: {' '.join(command)}: exit {child.returncode}\n{out.read()}")
+    return {"ranks": 1, "bytes": 0, "times": [took], "maxrss_mb": used.ru_maxrss / 1024,
+            "cpu_s": used.ru_utime + used.ru_stime}
+
+
 def why_no_direct_io(folder):
     """Opening alone says little: some file systems refuse the first write."""
     block, path = mmap.mmap(-1, 4096), f"{folder}/direct_io"
@@ -40,6 +55,7 @@ def why_no_direct_io(folder):
 
 
 def files_under(folder):
+    if os.path.isfile(folder): return [folder]
     return [os.path.join(d, f) for d, _, names in os.walk(folder) for f in names]
 
 

@@ -45,11 +45,12 @@ inline std::string table_number(const element_value& v) {
 }
 
 /// Reads all tensors of a checkpoint once, on several threads, each with a reader of its own: while
-/// one waits for storage, others compute. Chunks are read as they are stored, in pieces; many small
-/// ones together, in the order of the files. A piece that cannot be read is read again alone, so
-/// that only its tensor is lost. The results do not depend on the number of threads.
+/// one waits for storage, others compute. Chunks are read as they are stored, in pieces, and many
+/// small ones together, in the order of the files; of a piece, each thread reads and computes as
+/// much at a time as its caches hold. A piece that cannot be read is read again alone, so that only
+/// its tensor is lost. The results do not depend on the number of threads.
 ///
-/// Memory: 16 MiB for each thread. A chunk that can only be read whole, because one checksum covers
+/// Memory: 1 MiB for each thread. A chunk that can only be read whole, because one checksum covers
 /// all of it, takes its size; together these take at most 512 MiB, or the size of one of them.
 class statistics_pass {
 public:
@@ -68,14 +69,18 @@ public:
             return place_of(pieces_[a]) < place_of(pieces_[b]);
         });
         std::uint64_t bytes = 0;
-        for (std::size_t i = 0, begin = 0; i < order_.size(); ++i) {
-            bytes += pieces_[order_[i]].bytes;
-            if (bytes < piece_bytes && i + 1 - begin < most_together && i + 1 != order_.size())
-                continue;
-            jobs_.emplace_back(order_.data() + begin, i + 1 - begin);
-            begin = i + 1;
+        std::size_t begin = 0;
+        auto const end_job = [&](std::size_t end) {
+            if (begin != end) jobs_.emplace_back(order_.data() + begin, end - begin);
+            begin = end;
             bytes = 0;
+        };
+        for (std::size_t i = 0; i < order_.size(); ++i) {
+            auto const n = pieces_[order_[i]].bytes;
+            if (bytes + n > at_once || i - begin == most_together) end_job(i);
+            bytes += n;
         }
+        end_job(order_.size());
     }
     statistics_pass(statistics_pass&&) = delete;
 
@@ -101,6 +106,7 @@ public:
 
 private:
     static constexpr std::uint64_t piece_bytes = std::uint64_t{16} << 20;
+    static constexpr std::uint64_t at_once = std::uint64_t{512} << 10;
     static constexpr std::uint64_t most_bytes = std::uint64_t{512} << 20;
     static constexpr std::size_t most_together = 4096;
 
@@ -109,6 +115,7 @@ private:
         std::size_t tensor, chunk;
         std::int64_t begin, end;
         std::uint64_t bytes;
+        bool divisible;  ///< Otherwise it is all of the chunk.
         tensor_statistics found{};
         std::string problem{};
     };
@@ -123,15 +130,17 @@ private:
         for (std::size_t c = 0; c < t.chunks.size(); ++c) {
             std::int64_t elements = 1;
             for (auto const n : t.chunks.lengths(c)) elements *= n;
-            auto const together = is_divisible(t, c) ? static_cast<std::int64_t>(piece_bytes) / size
-                                                     : std::max(std::int64_t{1}, elements);
+            bool const divisible = is_divisible(t, c);
+            auto const together = divisible ? static_cast<std::int64_t>(piece_bytes) / size
+                                            : std::max(std::int64_t{1}, elements);
             for (std::int64_t at = 0, end = 0; at < elements; at = end) {
                 end = at + std::min(together, elements - at);
                 pieces_.push_back({.tensor = tensors_.size() - 1,
                                    .chunk = c,
                                    .begin = at,
                                    .end = end,
-                                   .bytes = static_cast<std::uint64_t>((end - at) * size)});
+                                   .bytes = static_cast<std::uint64_t>((end - at) * size),
+                                   .divisible = divisible});
                 pieces_.back().found.bins.most_bins = results_.back().found.bins.most_bins;
             }
         }
@@ -148,7 +157,9 @@ private:
         try {
             cairn::checkpoint_reader reader{store_of(from_.path()), {.thread_count = 1}};
             reader.reset(from_.path());
-            reader.set_up_reader(from_.meta(), {});
+            cairn::storage_setup in_pieces;
+            in_pieces.in_pieces = true;
+            reader.set_up_reader(from_.meta(), in_pieces);
             cairn::byte_vector memory;
             for (auto i = next_++; i < jobs_.size(); i = next_++) {
                 auto const job = jobs_[i];
@@ -176,14 +187,39 @@ private:
         }
     }
 
-    /// Reads pieces together, and computes their statistics.
+    /// Some elements of a piece.
+    struct stretch {
+        std::size_t piece;
+        std::int64_t begin, end;
+    };
+
+    /// Reads pieces, and computes their statistics.
     void add(cairn::checkpoint_reader& reader, std::span<const std::size_t> job,
              cairn::byte_vector& memory) {
-        std::uint64_t bytes = 0;
-        for (auto const i : job) {
-            check_size(pieces_[i]);
-            bytes += pieces_[i].bytes;
+        for (auto const i : job) check_size(pieces_[i]);
+        auto const& first = pieces_[job.front()];
+        if (job.size() == 1 && first.divisible) {
+            auto const size = cairn::size_of(tensors_[first.tensor]->type);
+            auto const step = static_cast<std::int64_t>(at_once / size);
+            for (auto at = first.begin; at < first.end; at += step) {
+                stretch const one{job.front(), at, std::min(first.end, at + step)};
+                add(reader, std::span(&one, 1), memory);
+            }
+            return;
         }
+        std::vector<stretch> together;
+        for (auto const i : job) together.push_back({i, pieces_[i].begin, pieces_[i].end});
+        add(reader, std::span<const stretch>(together), memory);
+    }
+    /// Reads them together.
+    void add(cairn::checkpoint_reader& reader, std::span<const stretch> all,
+             cairn::byte_vector& memory) {
+        auto const size_of = [&](const stretch& s) {
+            return static_cast<std::uint64_t>(s.end - s.begin) *
+                   cairn::size_of(tensors_[pieces_[s.piece].tensor]->type);
+        };
+        std::uint64_t bytes = 0;
+        for (auto const& s : all) bytes += size_of(s);
         allowance const mine(*this, bytes);
         // Payloads of cairn's files begin at pages. A copy to just behind the beginning of a page,
         // where malloc's large blocks are, takes a processor several times as long.
@@ -196,11 +232,11 @@ private:
         cairn::load_plan plan;
         std::vector<cairn::tensor_view> views;
         auto* at = first;
-        for (auto const i : job) {
-            auto const& p = pieces_[i];
+        for (auto const& s : all) {
+            auto const& p = pieces_[s.piece];
             auto const& t = *tensors_[p.tensor];
             cairn::index_vector const shape(t.chunks.lengths(p.chunk));
-            for (auto const& box : cairn::boxes_of_flat_range(shape, p.begin, p.end)) {
+            for (auto const& box : cairn::boxes_of_flat_range(shape, s.begin, s.end)) {
                 cairn::read_item item;
                 item.fqn = results_[p.tensor].fqn;
                 item.kind = cairn::item_kind::shard;
@@ -221,11 +257,11 @@ private:
         (void)cairn::await_completion<cairn::read_result>(
             [&](auto done) { reader.read_data(plan, target, std::move(done)); });
         auto const* from = first;
-        for (auto const i : job) {
-            auto& p = pieces_[i];
+        for (auto const& s : all) {
+            auto& p = pieces_[s.piece];
             element_statistics(p.found).add(tensors_[p.tensor]->type, from,
-                                            static_cast<std::size_t>(p.end - p.begin));
-            from += p.bytes;
+                                            static_cast<std::size_t>(s.end - s.begin));
+            from += size_of(s);
         }
         if (memory.size() > 2 * piece_bytes) cairn::byte_vector().swap(memory);
     }

@@ -5,6 +5,7 @@
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/observe/progress_line.hpp>
+#include <cairn/storage/threads_per_rank.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -21,19 +22,25 @@ namespace gpt2 {
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
     "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct] "
+    "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
-    "[--polite] [--page-cache]\n";
+    "[--polite] [--page-cache]\n"
+    "       gpt2 copy FROM TO [--files N] [--threads N] [--steps K]\n"
+    "       gpt2 sum FROM [--threads N] [--steps K]\n";
 
 struct arguments {
-    std::string mode, dir;
-    std::string group = "tcp", stage{}, bare{};
+    std::string mode, dir, to{};
+    std::string group = "tcp", stage{}, bare{}, format = "dcp";
     std::vector<std::string> replicas{};
-    int ranks = 1, steps = 1, timeout = 0;
-    std::uint64_t budget = cairn::arena_options::no_limit;
+    int ranks = 1, steps = 1, timeout = 0, files = 1, threads = cairn::threads_per_rank(1);
+    std::uint64_t budget = cairn::arena_options::no_limit, max_file_size = 0;
     bool sync = true, check = false, foreground = false, overlap = false, polite = false;
+    bool one_file = false;  ///< All ranks of a bare save write one.
+    bool weights = false, columns = false;
     bool page_cache = false;  ///< Saves and loads through the page cache, whatever is in it.
     cairn::progress_line progress{};
 
+    bool is_safetensors() const { return format == "safetensors"; }
     /// Of each exchange; none unless asked for.
     std::chrono::milliseconds exchange_timeout() const {
         return timeout == 0 ? cairn::no_timeout : std::chrono::seconds(timeout);
@@ -59,6 +66,12 @@ inline std::vector<std::string> split(const std::string& words) {
 
 /// Whether no option is given that its mode would ignore, and every word is known.
 inline bool consistent(const arguments& a) {
+    if (a.mode == "copy" || a.mode == "sum")
+        return a.files > 0 && a.threads > 0 && a.steps > 0 && a.to.empty() == (a.mode == "sum");
+    if (a.format != "dcp" && !a.is_safetensors()) return false;
+    if (a.max_file_size != 0 && !a.is_safetensors()) return false;
+    if (a.is_safetensors() && (a.mode == "async" || !a.bare.empty())) return false;
+    if (a.one_file && (a.mode != "save" || a.bare != "buffered")) return false;
     if (a.page_cache && (a.mode == "async" || !a.bare.empty())) return false;
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.mode == "async") {
@@ -86,13 +99,21 @@ inline bool parse(int argc, char** argv, arguments& a) {
     a.mode = argv[1];
     a.dir = argv[2];
     if (a.mode == "async") a.stage = "arena";
-    for (int i = 3; i < argc; ++i) {
+    int first = 3;
+    if (a.mode == "copy") {
+        if (argc < 4) return false;
+        a.to = argv[first++];
+    }
+    for (int i = first; i < argc; ++i) {
         std::string const o = argv[i];
         if (auto* const flag = o == "--check"        ? &a.check
                                : o == "--foreground" ? &a.foreground
                                : o == "--overlap"    ? &a.overlap
                                : o == "--polite"     ? &a.polite
                                : o == "--page-cache" ? &a.page_cache
+                               : o == "--one-file"   ? &a.one_file
+                               : o == "--weights"    ? &a.weights
+                               : o == "--columns"    ? &a.columns
                                                      : nullptr) {
             *flag = true;
             continue;
@@ -104,8 +125,16 @@ inline bool parse(int argc, char** argv, arguments& a) {
             a.group = word;
         else if (o == "--bare")
             a.bare = word;
+        else if (o == "--format")
+            a.format = word;
         else if (o == "--budget")
             a.budget = std::strtoull(word.c_str(), nullptr, 10);
+        else if (o == "--max-file-size")
+            a.max_file_size = std::strtoull(word.c_str(), nullptr, 10);
+        else if (o == "--files")
+            a.files = v;
+        else if (o == "--threads")
+            a.threads = v;
         else if (o == "--stage")
             a.stage = word;
         else if (o == "--replicas")

@@ -27,6 +27,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <system_error>
@@ -133,9 +134,10 @@ inline pieces cut(const pieces& all, std::uint64_t begin, std::uint64_t end, std
     return r;
 }
 
-inline void write_buffered(const std::string& path, const pieces& from, bool sync) {
-    file f(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-    std::uint64_t at = 0;
+/// @param at  Where in the file the first one goes.
+inline void write_buffered(const std::string& path, const pieces& from, bool sync,
+                           std::uint64_t at = 0, int flags = O_CREAT | O_TRUNC) {
+    file f(path, O_WRONLY | O_CLOEXEC | flags);
     for (auto const& p : from) {
         checksums += libdeflate_crc32(0, p.data(), p.size());
         f.write(at, p);
@@ -167,7 +169,7 @@ inline void write_direct(const std::string& path, const pieces& from, std::size_
     if (sync) f.sync();
 }
 
-/// The files of a folder, one after the other in the order of their names.
+/// The files of a folder, one after the other in the order of their names, or one file.
 struct stored {
     struct one {
         std::string path;
@@ -176,8 +178,13 @@ struct stored {
     std::vector<one> files;
     std::uint64_t size = 0;
 
-    explicit stored(const std::string& folder) {
-        for (auto const& e : fs::directory_iterator(folder))
+    explicit stored(const std::string& place) {
+        if (!fs::is_directory(place)) {
+            files.push_back({place, 0, fs::file_size(place)});
+            size = files[0].size;
+            return;
+        }
+        for (auto const& e : fs::directory_iterator(place))
             files.push_back({e.path().string(), 0, e.file_size()});
         std::sort(files.begin(), files.end(),
                   [](const one& a, const one& b) { return a.path < b.path; });
@@ -253,16 +260,18 @@ void on_threads(int n, F f) {
 /// How a rank of `ranks` on this host does it.
 struct way {
     way(const arguments& a, int ranks)
-        : direct(a.bare == "direct"), sync(a.sync), threads(cairn::threads_per_rank(ranks)),
+        : direct(a.bare == "direct"), sync(a.sync), one_file(a.one_file),
+          threads(cairn::threads_per_rank(ranks)),
           piece(direct ? std::size_t{4} << 20 : std::size_t{256} << 10) {}
 
-    bool direct, sync;
+    bool direct, sync, one_file;
     int threads;
     std::size_t piece;  ///< Buffered: what fits in the L2 cache. Direct: what suits a disk.
 };
 
-/// Writes what this rank holds, a file for each thread. Once all have synced, they replace others,
-/// whose space is given back later, as cairn does: when the next save begins or the process ends.
+/// Writes what this rank holds: a file for each thread, or its part of one file. Once all have
+/// synced, they replace others, whose space is given back later, as cairn does: when the next save
+/// begins or the process ends.
 template <class Comm>
 void save(state& s, const std::string& folder, const way& w, Comm& ranks) {
     thread_local std::deque<file> replaced;  // ranks may be threads
@@ -270,21 +279,34 @@ void save(state& s, const std::string& folder, const way& w, Comm& ranks) {
     fs::create_directories(folder);
     auto const path = [&](int thread) {
         char name[40];  // sorted as numbers are
-        std::snprintf(name, sizeof name, "/%05d.%03d", ranks.rank(), thread);
+        std::snprintf(name, sizeof name, "/%05d.%03d", w.one_file ? 0 : ranks.rank(), thread);
         return folder + name;
     };
     auto const all = s.memory();
     auto const bytes = size_of(all), n = static_cast<std::uint64_t>(w.threads);
+    std::uint64_t before = 0;  // bytes of other ranks in the file
+    if (w.one_file) {
+        auto const sizes = share(ranks, bytes);
+        auto const mine = sizes.begin() + ranks.rank();
+        before = std::accumulate(sizes.begin(), mine, std::uint64_t{0});
+        if (ranks.rank() == 0)
+            file(path(0) + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC)
+                .set_size(std::accumulate(mine, sizes.end(), std::uint64_t{0}));
+        wait_for_all(ranks);
+    }
     on_threads(w.threads, [&](int thread) {
-        auto const i = static_cast<std::uint64_t>(thread);
-        auto const mine = cut(all, bytes * i / n, bytes * (i + 1) / n, w.piece);
-        if (w.direct)
+        auto const i = static_cast<std::uint64_t>(thread), begin = bytes * i / n;
+        auto const mine = cut(all, begin, bytes * (i + 1) / n, w.piece);
+        if (w.one_file)
+            write_buffered(path(0) + ".new", mine, w.sync, before + begin, 0);
+        else if (w.direct)
             write_direct(path(thread) + ".new", mine, w.piece, w.sync);
         else
             write_buffered(path(thread) + ".new", mine, w.sync);
     });
     wait_for_all(ranks);
-    for (int i = 0; i < w.threads; ++i) {
+    auto const files = !w.one_file ? w.threads : ranks.rank() == 0 ? 1 : 0;
+    for (int i = 0; i < files; ++i) {
         if (fs::exists(path(i))) replaced.emplace_back(path(i), O_RDONLY | O_CLOEXEC);
         fs::rename(path(i) + ".new", path(i));
     }

@@ -14,10 +14,13 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace gpt2 {
 
@@ -25,6 +28,22 @@ template <class Comm>
 void wait_for_all(Comm& ranks) {
     (void)cairn::await_completion<cairn::message>(
         [&](auto done) { ranks.broadcast({}, 0, cairn::no_deadline, std::move(done)); });
+}
+/// Returns the numbers of all ranks.
+template <class Comm>
+std::vector<std::uint64_t> share(Comm& ranks, std::uint64_t mine) {
+    auto const bytes = std::as_bytes(std::span(&mine, 1));
+    auto const got = cairn::await_completion<std::vector<cairn::message>>([&](auto done) {
+        ranks.gather({bytes.begin(), bytes.end()}, 0, cairn::no_deadline, std::move(done));
+    });
+    cairn::message together;
+    for (auto const& m : got) together.insert(together.end(), m.begin(), m.end());
+    auto const all = cairn::await_completion<cairn::message>([&](auto done) {
+        ranks.broadcast(std::move(together), 0, cairn::no_deadline, std::move(done));
+    });
+    std::vector<std::uint64_t> numbers(all.size() / sizeof mine);
+    std::memcpy(numbers.data(), all.data(), all.size());
+    return numbers;
 }
 
 #ifdef CAIRN_BENCHMARKS_MPI

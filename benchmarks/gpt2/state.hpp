@@ -57,12 +57,21 @@ inline float content(std::uint32_t seed, std::uint64_t index) {
     return static_cast<float>(static_cast<std::int32_t>(bits >> 8)) * 1e-6f;
 }
 
-/// What one rank holds of everything: its rows, or all of it.
+/// Which part of everything a state has, and how it is cut for ranks.
+struct extract {
+    bool weights = false;  ///< Nothing of the optimizer.
+    bool values = true;    ///< What is no tensor, as far as there is any.
+    bool columns = false;  ///< Otherwise rows. What has one dimension is cut along that.
+};
+
+/// What one rank holds of everything, or of an extract: its shards, or all of it.
 class state {
 public:
-    state(int rank, int ranks, bool filled) : rank_(rank), ranks_(ranks) {
+    state(int rank, int ranks, bool filled, const extract& what = {})
+        : rank_(rank), ranks_(ranks), what_(what) {
         for (auto const& p : parameters()) {
             add("model." + p.name, p.shape, filled);
+            if (what.weights) continue;
             auto const s = "optim.state." + p.name;
             add(s + ".exp_avg", p.shape, filled);
             add(s + ".exp_avg_sq", p.shape, filled);
@@ -79,6 +88,7 @@ public:
     cairn::state_dict state_dict() {
         cairn::state_dict sd;
         for (auto& t : tensors_) sd[t.fqn] = t.view;
+        if (!has_values()) return sd;
         sd["optim.param_groups"] = std::ref(groups_);
         sd["step"] = std::ref(step);
         return sd;
@@ -113,12 +123,12 @@ public:
         for (auto const& t : tensors_) {
             if (!all && t.memory.size() <= 1) continue;
             auto const seed = hash(t.fqn);
-            for (std::size_t i = 0; i < t.memory.size(); ++i) {
-                float const want = content(seed, t.first + i);
+            t.for_each([&](std::size_t i, std::uint64_t index) {
+                float const want = content(seed, index);
                 n += std::memcmp(&want, &t.memory[i], sizeof want) != 0;
-            }
+            });
         }
-        return n + (all && step != 12345);
+        return n + (all && has_values() && step != 12345);
     }
     std::int64_t step = 0;
 
@@ -128,33 +138,52 @@ private:
     struct tensor {
         std::string fqn;
         elements memory;
-        std::uint64_t first;  ///< Index in the whole of the first element held here.
+        // Indices in the whole: of the first element held here, and from row to row.
+        std::uint64_t first, stride;
+        std::size_t row;  ///< Elements of a row that are held here.
         cairn::sharded_view view;
+
+        /// Calls `f(i, index in the whole)` for each element.
+        template <class F>
+        void for_each(F&& f) const {
+            for (std::size_t at = 0, r = 0; at < memory.size(); at += row, ++r)
+                for (std::size_t i = 0; i < row; ++i) f(at + i, first + r * stride + i);
+        }
     };
+
+    bool has_values() const { return what_.values && !what_.weights; }
 
     void add(const std::string& fqn, const cairn::index_vector& shape, bool filled) {
         auto where = cairn::box::whole(shape);
-        if (!shape.empty())
-            where =
-                boxes_of(shape, cairn::device_mesh::line(ranks_), {cairn::shard_along{0}}, rank_)
-                    .at(0);
-        std::uint64_t const row =
-            shape.empty() ? 1 : static_cast<std::uint64_t>(shape.product() / shape[0]);
-        tensors_.push_back({fqn,
-                            elements(static_cast<std::size_t>(where.volume())),
-                            shape.empty() ? 0 : static_cast<std::uint64_t>(where.offsets[0]) * row,
-                            {}});
+        if (!shape.empty()) {
+            auto const mesh = cairn::device_mesh::line(ranks_);
+            cairn::shard_along const dim{what_.columns && shape.size() > 1 ? 1 : 0};
+            where = boxes_of(shape, mesh, {dim}, rank_).at(0);
+        }
+        auto const number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+        std::uint64_t first = 0, stride = 1;
+        std::size_t row = 1;
+        if (shape.size() == 2) {
+            stride = number(shape[1]);
+            row = static_cast<std::size_t>(where.shape[1]);
+            first = number(where.offsets[0]) * stride + number(where.offsets[1]);
+        } else if (shape.size() == 1) {
+            first = number(where.offsets[0]);
+        }
+        tensors_.push_back(
+            {fqn, elements(static_cast<std::size_t>(where.volume())), first, stride, row, {}});
         auto& t = tensors_.back();
         auto const seed = hash(fqn);
         if (filled)
-            for (std::size_t i = 0; i < t.memory.size(); ++i)
-                t.memory[i] = content(seed, t.first + i);
+            t.for_each(
+                [&](std::size_t i, std::uint64_t index) { t.memory[i] = content(seed, index); });
         cairn::tensor_view const v(cairn::dtype::float32, where.shape, t.memory.data());
         t.view = {shape, cairn::dtype::float32, {cairn::shard(where, v)}};
         step = filled ? 12345 : 0;
     }
 
     int rank_, ranks_;
+    extract what_;
     std::deque<tensor> tensors_;
     std::vector<cairn::value> names_;
     cairn::value groups_;

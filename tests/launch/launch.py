@@ -302,6 +302,19 @@ def launchers(tmp):
             figures(f"gpt2, {mode} by 2 processes, bare and {way}",
                     launch(2, GPT2, mode, f"{tmp}/{way}", "--bare", way, "--check"), 2)
         shutil.rmtree(f"{tmp}/{way}", ignore_errors=True)
+    figures("gpt2, one file of 2 processes, bare",
+            launch(2, GPT2, "save", f"{tmp}/one", "--bare", "buffered", "--one-file"), 2)
+    safetensors = ("--format", "safetensors")
+    figures("gpt2 saved as safetensors by 2 processes",
+            launch(2, GPT2, "save", f"{tmp}/one", *safetensors, "--max-file-size", 400_000_000), 2)
+    figures("gpt2, columns of safetensors loaded by 3 processes",
+            launch(3, GPT2, "load", f"{tmp}/one", *safetensors, "--columns", "--check"), 3)
+    figures("gpt2, weights of safetensors loaded by one process",
+            run(GPT2, "load", f"{tmp}/one", *safetensors, "--weights", "--check"), 1)
+    # Loops over files.
+    figures("gpt2, files copied", run(GPT2, "copy", f"{tmp}/one/s0", f"{tmp}/copied"), 1)
+    figures("gpt2, files summed", run(GPT2, "sum", f"{tmp}/one/s0"), 1)
+    shutil.rmtree(f"{tmp}/one", ignore_errors=True)
     if shutil.which("mpirun"):
         env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--oversubscribe", "-n", "3", GPT2, "load", tmp, "--check"]

@@ -8,6 +8,7 @@
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -122,7 +123,9 @@ private:
 
 /// Returns what loads of one checkpoint have in common that read payloads piece by piece, e.g. a
 /// conversion's: see `storage_setup::checked`. A checksum of a whole payload is then compared once.
-CAIRN_DECL std::shared_ptr<detail::checked_payloads> checks_of_pieces();
+inline std::shared_ptr<detail::checked_payloads> checks_of_pieces() {
+    return std::make_shared<detail::checked_payloads>();
+}
 
 }  // namespace cairn
 

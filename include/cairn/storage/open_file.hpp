@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -81,6 +82,14 @@ public:
     }
     void note_checked(std::uint64_t offset) const {
         if (me_.checked) me_.checked->add(described_, offset);
+    }
+    /// The CRC-32 of the bytes of a payload before one of them, if it is being read in order.
+    std::optional<std::uint32_t> crc_before(std::uint64_t offset, std::uint64_t at) const {
+        if (!me_.checked || !me_.in_order) return {};
+        return me_.checked->crc_before(described_, offset, at);
+    }
+    void note_crc_before(std::uint64_t offset, std::uint64_t at, std::uint32_t crc) const {
+        me_.checked->note_crc_before(described_, offset, at, crc);
     }
     /// The size of the pieces in which payloads are read; see @ref ReadSizeStore.
     std::size_t read_size() const noexcept { return read_size_; }

@@ -6,7 +6,9 @@
 #include <cairn/storage/unverified.hpp>
 
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,7 +17,8 @@ namespace cairn::detail {
 
 /// What several loads of one checkpoint know together. Which payloads, of those that one checksum
 /// covers, were read whole and found right: who reads a payload piece by piece, like a conversion,
-/// then reads only the pieces. And what was read without a checksum, each item once.
+/// then reads only the pieces. The checksums of those that are being read in order. And what was
+/// read without a checksum, each item once.
 ///
 /// Threads: any.
 class checked_payloads {
@@ -27,6 +30,22 @@ public:
     void add(const std::string& file, std::uint64_t offset) {
         std::lock_guard const lock(m_);
         all_.emplace(file, offset);
+        begun_.erase({file, offset});
+    }
+    /// Returns the CRC-32 of the bytes of a payload before one of them, if these were the last ones
+    /// that were read, in their order.
+    std::optional<std::uint32_t> crc_before(const std::string& file, std::uint64_t offset,
+                                            std::uint64_t at) const {
+        if (at == 0) return 0;
+        std::lock_guard const lock(m_);
+        auto const known = begun_.find({file, offset});
+        if (known == begun_.end() || known->second.first != at) return {};
+        return known->second.second;
+    }
+    void note_crc_before(const std::string& file, std::uint64_t offset, std::uint64_t at,
+                         std::uint32_t crc) {
+        std::lock_guard const lock(m_);
+        begun_[{file, offset}] = {at, crc};
     }
     /// Whether this is the first call for an item without a checksum.
     bool is_first(const std::string& file, std::uint64_t offset) {
@@ -37,8 +56,11 @@ public:
     unverified notes{};
 
 private:
+    using place = std::pair<std::string, std::uint64_t>;
+
     mutable std::mutex m_{};
-    std::set<std::pair<std::string, std::uint64_t>> all_{}, unchecked_{};
+    std::set<place> all_{}, unchecked_{};
+    std::map<place, std::pair<std::uint64_t, std::uint32_t>> begun_{};
 };
 
 }  // namespace cairn::detail

@@ -76,12 +76,17 @@ public:
     /// others of it. If the executor destroys a job instead of running it, `end` is destroyed
     /// uncalled.
     ///
-    /// @param end  Must not throw.
+    /// @param end   Must not throw.
+    /// @param here  On the calling thread, one after the other.
     /// @throws std::bad_alloc if nothing has begun
     template <class Job, class End>
-    void run(std::size_t count, Job job, End end) {
+    void run(std::size_t count, Job job, End end, bool here = false) {
         auto const all = std::make_shared<running<Job, End>>(count, std::move(job), std::move(end));
         for (std::size_t i = 0; i < count; ++i) {
+            if (here) {
+                all->run(i);
+                continue;
+            }
             try {
                 post([all, i] { all->run(i); });
             } catch (...) {  // it may have been posted nevertheless

@@ -100,6 +100,7 @@ public:
         if (!plain) return read_strided();
         if (chunks_.empty() && divisible) return;
         for (auto& c : chunks_) c.make_row_major();
+        if (is_checked_as_a_whole() && shared_ == nullptr && slice.count == 1) continue_in_order();
         read_plain();
     }
 
@@ -115,6 +116,21 @@ private:
         auto const wanted = wanted_ranges();
         crc_ = crc;
         return wanted.size() == 1 && wanted[0].begin == 0 && wanted[0].end == length_;
+    }
+    /// Where a checked payload is one tensor that is being read in order, and this is the next
+    /// piece, reads only that.
+    void continue_in_order() {
+        if (chunks_.size() != 1 || !content_.empty()) return;
+        auto const& c = chunks_.front();
+        if (c.stored.first != 0 ||
+            static_cast<std::uint64_t>(c.stored.shape.product()) * c.element() != length_)
+            return;
+        auto const crc = std::exchange(crc_, std::nullopt);
+        in_order_ = true;
+        auto const wanted = wanted_ranges();
+        crc_ = crc;
+        if (wanted.size() == 1) crc_before_ = file_.crc_before(at_, wanted[0].begin);
+        in_order_ = crc_before_.has_value();
     }
 
     [[noreturn]] void bad_checksum(std::uint64_t at, std::uint64_t n) const {
@@ -142,8 +158,8 @@ private:
     };
     /// Returns the ranges of the payload to read, in order, without overlap.
     std::vector<range> wanted_ranges() const {
-        if (is_checked_as_a_whole()) return {{0, length_}};
-        auto const unit = block_crcs_.empty() ? unchecked_block : block;
+        if (is_checked_as_a_whole() && !in_order_) return {{0, length_}};
+        auto const unit = in_order_ ? 1 : block_crcs_.empty() ? unchecked_block : block;
         std::vector<range> wanted;
         for (auto const& c : chunks_) {
             for (auto const& part : c.parts) {
@@ -180,7 +196,7 @@ private:
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
         delivered_ = share(first, to_read);
-        std::uint32_t crc = 0;
+        auto crc = crc_before_.value_or(0);
         for (auto r : wanted) {
             auto const n_before = std::exchange(before, before + (r.end - r.begin));
             if (last <= n_before || before <= first) continue;
@@ -204,6 +220,8 @@ private:
             if (!all) return;
             crc = *all;
         }
+        if (in_order_ && wanted[0].end != length_)
+            return file_.note_crc_before(at_, wanted[0].end, crc);
         if (crc != *crc_) bad_checksum(0, length_);
         file_.note_checked(at_);
     }
@@ -421,6 +439,8 @@ private:
     std::vector<std::uint32_t> block_crcs_{};
     bool by_slices_ = false;  ///< `crc_` can be combined from those of slices.
     bool leaves_unchecked_ = false;
+    bool in_order_ = false;  ///< This is the next piece of a payload that is read in order.
+    std::optional<std::uint32_t> crc_before_{};  ///< Then that of the bytes before it.
     shared_windows* shared_ = nullptr;
     byte_vector content_{};
     std::vector<std::byte>& scratch_;

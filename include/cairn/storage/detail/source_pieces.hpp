@@ -41,6 +41,8 @@ public:
     const metadata& meta() const noexcept { return meta_; }
 
     /// Reads a part of the elements of a box of a tensor.
+    /// The parts of a box that is a whole tensor are read by one thread, in their order, and all of
+    /// them.
     /// @param type  What they become: see @ref convert_elements.
     /// @param at    Byte of the box, as elements of `type` in row-major order, that the part begins
     ///              with. Begin and end are those of elements.
@@ -54,17 +56,24 @@ public:
 private:
     using reader = std::variant<checkpoint_reader, dequantising_reader>;
 
+    /// Readers that are set up in one way. Each reads one piece at a time.
+    struct readers {
+        storage_setup setup{};
+        std::vector<std::unique_ptr<reader>> idle{};
+    };
+
     std::unique_ptr<reader> new_reader() const;
-    void read(const load_plan& plan, const read_target& target);
+    void read(const load_plan& plan, const read_target& target, readers& by);
     const chunk_order& order_of(const std::string& fqn);
 
     any_store store_;
     checkpoint_id id_;
     std::optional<dequantise_options> dequantise_;
     metadata meta_{};
-    storage_setup setup_{};
-    mutable std::mutex m_{};                       ///< Protects the members below.
-    std::vector<std::unique_ptr<reader>> idle_{};  ///< Each reads one piece at a time.
+    std::shared_ptr<checked_payloads> checked_ = std::make_shared<checked_payloads>();
+    std::mutex m_{};      ///< Protects the members below.
+    readers in_order_{};  ///< Of whole tensors, from the beginning to the end.
+    readers in_any_order_{};
     std::map<std::string, chunk_order> orders_{};  ///< Of tensors that were read.
 };
 

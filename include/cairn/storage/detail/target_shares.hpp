@@ -152,6 +152,12 @@ struct rank_share {
         }
         return out;
     }
+    /// The number of each item's file.
+    std::vector<std::uint32_t> file_of_each() const {
+        std::vector<std::uint32_t> out;
+        for (auto const& i : items) out.push_back(i.file);
+        return out;
+    }
     /// The part of a run that the rank writes itself; what is before and behind it goes aside.
     file_range direct_part(file_range run) const noexcept {
         if (direct == access::all) return run;

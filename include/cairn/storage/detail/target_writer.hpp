@@ -14,6 +14,7 @@
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/items_by_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
@@ -25,7 +26,6 @@
 #include <cairn/storage/threads_per_rank.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -147,7 +147,10 @@ public:
         auto const n = std::min<std::size_t>(static_cast<std::size_t>(threads_),
                                              std::max<std::size_t>(1, plan.items.size()));
         jobs_.run(
-            n, [this, job](std::size_t, auto const& failed) { this->write_items(*job, failed); },
+            n,
+            [this, job](std::size_t thread, auto const& failed) {
+                this->write_items(*job, thread, failed);
+            },
             [this, job](std::exception_ptr failure) {
                 try {
                     if (!failure) end_of_items(*job);
@@ -228,7 +231,8 @@ private:
         write_job(const save_plan& p, std::span<const item_data> d, const item_released* r,
                   rank_share s)
             : converted(s.as_written(p)), plan(converted ? *converted : p), data(d), released(r),
-              share(std::move(s)), side(plan, share), crcs(side.crcs) {}
+              share(std::move(s)), side(plan, share), crcs(side.crcs),
+              items(share.file_of_each(), share.files.size()) {}
 
         std::optional<save_plan> converted;  ///< If dtypes of the files are others.
         const save_plan& plan;
@@ -238,7 +242,7 @@ private:
         side_layout side;
         std::vector<std::uint32_t> crcs;
         std::optional<any_store::writer> aside{};
-        std::atomic<std::size_t> next{0};
+        items_by_file items;
         write_results results{};
         std::optional<completion<write_results>> done{};
     };
@@ -318,14 +322,18 @@ private:
         }
     }
     template <class Failed>
-    void write_items(write_job& job, const Failed& failed) {
+    void write_items(write_job& job, std::size_t thread, const Failed& failed) {
+        auto const threads = static_cast<std::size_t>(threads_);
+        items_by_file::writer const me{own() * threads + thread,
+                                       static_cast<std::size_t>(me_.world_size) * threads};
         piece_memory memory;
         auto const heed = [&](std::uint64_t bytes) {
             if (me_.stop.stop_requested() || failed())
                 throw error(errc::cancelled, {.rank = me_.rank});
             if (me_.activity) me_.activity->advance(bytes);
         };
-        for (auto i = job.next++; i < job.data.size(); i = job.next++) {
+        while (auto const item = job.items.next(me)) {
+            auto const i = *item;
             auto const how = job.share.items[i].how;
             if (how == item_share::way::box) {
                 auto at = job.side.at[i];
@@ -370,19 +378,22 @@ private:
                 b = b.subspan(part.size());
             }
         };
-        for_each_piece_as(item.type, job.data[i], memory, [&](byte_span b) {
-            heed(b.size());
-            while (!b.empty()) {
-                auto const n = static_cast<std::size_t>(
-                    std::min<std::uint64_t>(b.size(), runs.length() - in_run));
-                write_part(b.first(n));
-                b = b.subspan(n);
-                if (in_run == runs.length()) {
-                    ++k;
-                    in_run = 0;
+        for_each_piece_as(
+            item.type, job.data[i], memory,
+            [&](byte_span b) {
+                heed(b.size());
+                while (!b.empty()) {
+                    auto const n = static_cast<std::size_t>(
+                        std::min<std::uint64_t>(b.size(), runs.length() - in_run));
+                    write_part(b.first(n));
+                    b = b.subspan(n);
+                    if (in_run == runs.length()) {
+                        ++k;
+                        in_run = 0;
+                    }
                 }
-            }
-        });
+            },
+            share.offset + (runs.count() == 0 ? 0 : runs.at(0)));
     }
     void end_of_items(write_job& job) {
         job.aside->write(job.side.elements, side_layout::encode_crcs(job.crcs));

@@ -90,6 +90,17 @@ private:
 inline constexpr std::uint64_t payload_piece = std::uint64_t{256} << 10;
 static_assert(payload_piece % format::native::block_bytes == 0);
 
+/// Returns `n` bytes of `memory`, which grows as needed, that begin as far behind the beginning of
+/// a page as an offset in a file does: the kernel copies these fastest.
+inline std::span<std::byte> memory_for(std::vector<std::byte>& memory, std::uint64_t n,
+                                       std::uint64_t offset) {
+    constexpr std::size_t page = 4096;
+    if (memory.size() < n + 2 * page) memory.resize(static_cast<std::size_t>(n) + 2 * page);
+    auto const here = reinterpret_cast<std::uintptr_t>(memory.data());
+    auto const skipped = (static_cast<std::size_t>(offset % page) + page - here % page) % page;
+    return std::span(memory).subspan(skipped, static_cast<std::size_t>(n));
+}
+
 /// Passes the bytes of dense memory, piece by piece.
 template <class Sink>
 void for_each_piece_of(byte_span all, Sink&& sink) {
@@ -99,23 +110,24 @@ void for_each_piece_of(byte_span all, Sink&& sink) {
 /// Passes a tensor's elements in row-major order, piece by piece, to `sink(bytes)`. Memory in that
 /// order is passed directly; any other is gathered in `scratch`, which grows to one piece. Pieces
 /// have the same size, except the last.
+/// @param offset  Where the first byte goes in a file.
 template <class Sink>
 void for_each_row_major_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
-                              Sink&& sink) {
+                              Sink&& sink, std::uint64_t offset = 0) {
     std::uint64_t const total = v.bytes();
     if (is_row_major(v)) return for_each_piece_of({v.data, static_cast<std::size_t>(total)}, sink);
     constexpr auto piece = payload_piece;
     std::uint64_t const element = size_of(v.type);
-    if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
+    auto const memory = memory_for(scratch, std::min(piece, total), offset);
     for (std::uint64_t at = 0; at < total; at += piece) {
         auto const n = std::min(piece, total - at);
-        std::byte* to = scratch.data();
+        std::byte* to = memory.data();
         for (auto const& b : boxes_of_flat_range(v.shape, static_cast<std::int64_t>(at / element),
                                                  static_cast<std::int64_t>((at + n) / element))) {
             copy_elements(subview(v, b), tensor_view(v.type, b.shape, to));
             to += static_cast<std::uint64_t>(b.volume()) * element;
         }
-        sink(byte_span(scratch.data(), n));
+        sink(byte_span(memory).first(static_cast<std::size_t>(n)));
     }
 }
 /// As `for_each_row_major_piece`, in stored order: that of the memory if it is dense.
@@ -127,25 +139,27 @@ void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& 
     for_each_row_major_piece(v, scratch, sink);
 }
 
-/// As `for_each_row_major_piece`, of elements that are asked for: in larger pieces, each of which
-/// opens files.
+/// As `for_each_row_major_piece`, of elements that are asked for: more at a time, which disks are
+/// read fastest in.
 template <class Sink>
-void for_each_piece_of(const tensor_source& from, std::vector<std::byte>& scratch, Sink&& sink) {
-    constexpr std::uint64_t piece = std::uint64_t{4} << 20;
+void for_each_piece_of(const tensor_source& from, std::vector<std::byte>& scratch, Sink&& sink,
+                       std::uint64_t offset = 0) {
+    constexpr std::uint64_t at_once = std::uint64_t{4} << 20;
     auto const total = from.bytes();
-    if (scratch.size() < std::min(piece, total)) scratch.resize(std::min(piece, total));
-    for (std::uint64_t at = 0; at < total; at += piece) {
-        auto const bytes = std::span(scratch).first(std::min(piece, total - at));
+    auto const memory = memory_for(scratch, std::min(at_once, total), offset);
+    for (std::uint64_t at = 0; at < total; at += at_once) {
+        auto const bytes = memory.first(static_cast<std::size_t>(std::min(at_once, total - at)));
         from.read(at, bytes);
-        sink(byte_span(bytes));
+        for_each_piece_of(bytes, sink);
     }
 }
 /// Overloads for the data of an item.
 template <class Sink>
-void for_each_row_major_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
+void for_each_row_major_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink,
+                              std::uint64_t offset = 0) {
     if (auto const* view = std::get_if<const_tensor_view>(&data))
-        return for_each_row_major_piece(*view, scratch, sink);
-    for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink);
+        return for_each_row_major_piece(*view, scratch, sink, offset);
+    for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink, offset);
 }
 template <class Sink>
 void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
@@ -161,15 +175,15 @@ struct piece_memory {
 /// As `for_each_row_major_piece`, of elements that become those of another dtype: see @ref
 /// convert_elements.
 template <class Sink>
-void for_each_piece_as(dtype type, const item_data& data, piece_memory& memory, Sink&& sink) {
+void for_each_piece_as(dtype type, const item_data& data, piece_memory& memory, Sink&& sink,
+                       std::uint64_t offset = 0) {
     auto const* view = std::get_if<const_tensor_view>(&data);
     auto const held = view != nullptr ? view->type : std::get<const tensor_source*>(data)->type;
-    if (held == type) return for_each_row_major_piece(data, memory.gathered, sink);
+    if (held == type) return for_each_row_major_piece(data, memory.gathered, sink, offset);
     for_each_row_major_piece(data, memory.gathered, [&](byte_span b) {
         auto const n = static_cast<std::int64_t>(b.size() / size_of(held));
         auto const bytes = static_cast<std::size_t>(n) * size_of(type);
-        auto& to = memory.converted;
-        if (to.size() < bytes) to.resize(bytes);
+        auto const to = memory_for(memory.converted, bytes, offset);
         convert_elements(const_tensor_view(held, {n}, b.data()), tensor_view(type, {n}, to.data()));
         sink(byte_span(to).first(bytes));
     });

@@ -10,6 +10,7 @@
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
+#include <cairn/storage/detail/recent_files.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/stored_items.hpp>
 #include <cairn/storage/detail/wanted_by_others.hpp>
@@ -97,6 +98,7 @@ struct chunk_reader::state {
         meta = &m;
         me = rank;
         others_want = {};
+        recent.clear();
         if (thread_count != 0) return;
         auto const cores = threads_per_rank(me.world_size);
         jobs.set_size(std::max(cores, static_cast<int>(placed.requests_in_flight())));
@@ -178,7 +180,8 @@ struct chunk_reader::state {
                     failure = std::current_exception();
                 }
                 job->done.fail(std::move(failure));
-            });
+            },
+            me.in_pieces);
     }
 
     read_result result() { return {notes().lines()}; }
@@ -299,10 +302,12 @@ struct chunk_reader::state {
     }
     std::shared_ptr<open_file> open(const std::string& name, file_reads& reads) {
         std::lock_guard const lock(reads.m);
-        if (!reads.file) {
-            reads.file = open(name);
-            detail::check_size(placed, name, *meta, reads.file->size(), 0, finder.index_name);
-        }
+        auto const make = [&] {
+            auto file = open(name);
+            detail::check_size(placed, name, *meta, file->size(), 0, finder.index_name);
+            return file;
+        };
+        if (!reads.file) reads.file = me.in_pieces ? recent.get(name, make) : make();
         return reads.file;
     }
 
@@ -447,6 +452,7 @@ struct chunk_reader::state {
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::wanted_by_others others_want{};
     unverified own_notes{};
+    detail::recent_files recent{};  ///< With `in_pieces`.
     storage_setup me{};
     detail::job_pool jobs;  // last member: its threads end first
 };
@@ -486,10 +492,6 @@ CAIRN_DECL std::optional<chunk_checksum> chunk_reader::checksum(const std::strin
 CAIRN_DECL void chunk_reader::read_data(const load_plan& plan, const read_target& target,
                                         completion<read_result> done) {
     s_->read_data(plan, target, std::move(done));
-}
-
-CAIRN_DECL std::shared_ptr<detail::checked_payloads> checks_of_pieces() {
-    return std::make_shared<detail::checked_payloads>();
 }
 
 }  // namespace cairn

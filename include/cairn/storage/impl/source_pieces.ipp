@@ -3,7 +3,6 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
-#include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
@@ -21,15 +20,18 @@ namespace cairn::detail {
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise)
     : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
+    in_any_order_.setup.checked = checked_;
+    in_any_order_.setup.in_pieces = true;
+    in_order_.setup = in_any_order_.setup;
+    in_order_.setup.in_order = true;
     auto first = new_reader();
     std::visit(
         [&](auto& r) {
             meta_ = r.read_metadata();
-            setup_.checked = checks_of_pieces();
-            r.set_up_reader(meta_, setup_);
+            r.set_up_reader(meta_, in_any_order_.setup);
         },
         *first);
-    idle_.push_back(std::move(first));
+    in_any_order_.idle.push_back(std::move(first));
 }
 
 CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {
@@ -44,9 +46,13 @@ CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {
 
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
                                     std::uint64_t at, std::span<std::byte> into) {
-    read_flat_range(
-        fqn, meta_.tensor(fqn)->chunks, order_of(fqn), region, type, at, into,
-        [this](const load_plan& plan, const read_target& target) { read(plan, target); });
+    auto const& t = *meta_.tensor(fqn);
+    // Elements that are computed need others than those, several times.
+    bool const in_order = !dequantise_ && region == box::whole(t.shape);
+    read_flat_range(fqn, t.chunks, order_of(fqn), region, type, at, into,
+                    [&](const load_plan& plan, const read_target& target) {
+                        read(plan, target, in_order ? in_order_ : in_any_order_);
+                    });
 }
 
 CAIRN_DECL const chunk_order& source_pieces::order_of(const std::string& fqn) {
@@ -62,32 +68,32 @@ CAIRN_DECL value source_pieces::read_value(const std::string& fqn) {
     value v;
     read_target target;
     target.load_value = [&](const read_item&, value found) { v = std::move(found); };
-    read(plan, target);
+    read(plan, target, in_any_order_);
     return v;
 }
 
-CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& target) {
+CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& target, readers& by) {
     std::unique_ptr<reader> mine;
     {
         std::lock_guard const lock(m_);
-        if (!idle_.empty()) {
-            mine = std::move(idle_.back());
-            idle_.pop_back();
+        if (!by.idle.empty()) {
+            mine = std::move(by.idle.back());
+            by.idle.pop_back();
         }
     }
     if (!mine) {
         mine = new_reader();
-        std::visit([&](auto& r) { r.set_up_reader(meta_, setup_); }, *mine);
+        std::visit([&](auto& r) { r.set_up_reader(meta_, by.setup); }, *mine);
     }
     (void)await_completion<read_result>([&](auto done) {
         std::visit([&](auto& r) { r.read_data(plan, target, std::move(done)); }, *mine);
     });
     std::lock_guard const lock(m_);
-    idle_.push_back(std::move(mine));
+    by.idle.push_back(std::move(mine));
 }
 
 CAIRN_DECL std::vector<std::string> source_pieces::unverified() const {
-    return setup_.checked->notes.lines();
+    return checked_->notes.lines();
 }
 
 }  // namespace cairn::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/storage/detail/items_by_file.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(items_by_file)
+
+using cairn::detail::items_by_file;
+
+BOOST_AUTO_TEST_CASE(each_thread_begins_with_another_file) {
+    std::vector<std::uint32_t> const files{0, 0, 1, 1, 2, 2, 3, 3};
+    for (std::size_t const count : {1u, 2u, 4u, 8u}) {
+        std::set<std::uint32_t> first;
+        for (std::size_t i = 0; i < count; ++i) {
+            items_by_file all(files, 4);
+            first.insert(files[all.next({i, count}).value()]);
+        }
+        BOOST_TEST(first.size() == (count < 4 ? count : 4));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(every_item_is_handed_out_once_file_by_file) {
+    std::vector<std::uint32_t> const files{2, 0, 1, 2, 0, 2};
+    items_by_file all(files, 3);
+    std::vector<std::size_t> got;
+    while (auto const i = all.next({1, 2})) got.push_back(*i);
+    BOOST_TEST((got == std::vector<std::size_t>{2, 0, 3, 5, 1, 4}));
+    BOOST_TEST(!all.next({0, 2}).has_value());
+    items_by_file none({}, 0);
+    BOOST_TEST(!none.next({0, 1}).has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
