@@ -13,6 +13,7 @@
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/frozen_tensors.hpp>
 #include <cairn/memory/host.hpp>
+#include <cairn/object_store/s3.hpp>
 #include <cairn/observe/progress_line.hpp>
 #include <cairn/observe/prometheus_metrics.hpp>
 #include <cairn/observe/trace_file.hpp>

@@ -36,7 +36,7 @@ def main() -> int:
         (folder / "compiler").chmod(0o755)
         # Nothing that is not asked about: that takes time.
         options = [f"-D{o}=disabled" for o in ("tools", "examples", "benchmarks", "eigen",
-                                               "libtorch", "cuda", "nccl", "mpi")]
+                                               "libtorch", "cuda", "nccl", "mpi", "s3")]
         first = configure(folder, str(folder / "build"), root, "-Dtests=enabled", *options)
         (folder / "seen").unlink()
         (folder / "seen").symlink_to(folder / "installed")

@@ -29,9 +29,10 @@ def problems(root: pathlib.Path, tmp: pathlib.Path):
     there = {str(f.relative_to(prefix)) for f in (tmp / "d").rglob("*") if f.is_file()}
     expected = {str(h.relative_to(root)) for h in (root / "include").rglob("*.[hi]pp")}
     expected |= {"share/pkgconfig/cairn.pc", *(f"share/cmake/cairn/{name}" for name in
-                   ("cairn-config.cmake", "cairn-config-version.cmake", "cairn-targets.cmake",
-                    "cairn-unit.cpp.in"))}
-    expected |= there & {"share/pkgconfig/cairn-mpi.pc"}  # where there is an MPI
+                   ("cairn-config.cmake", "cairn-config-version.cmake", "cairn-s3.cpp",
+                    "cairn-targets.cmake", "cairn-unit.cpp.in"))}
+    # Where there is an MPI; where there are libcurl and OpenSSL.
+    expected |= there & {"share/pkgconfig/cairn-mpi.pc", "share/pkgconfig/cairn-s3.pc"}
     if there != expected:
         yield f"installed, but should not be: {there - expected}; the other way: {expected - there}"
     meson("setup", "--reconfigure", build, root, "-Dcompiled=true", "-Db_lto=true")

@@ -155,6 +155,15 @@ def with_cmake(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
         sys.exit(f"with MPI: exit {r.returncode}\n{r.stdout}{r.stderr}")
     else:
         print("cairn::mpi: skipped, CMake found no MPI (Debian: libopenmpi-dev)")
+    r = configured(tree, tree / "build", "-DLEAVES=s3")
+    if r.returncode == 0:
+        run("cmake", "--build", tree / "build", "--target", "over_s3")
+        run(tree / "build/over_s3")
+    elif "cairn::s3" not in r.stderr or shutil.which("curl-config"):
+        sys.exit(f"with S3: exit {r.returncode}\n{r.stdout}{r.stderr}")
+    else:
+        print("cairn::s3: skipped, CMake found no libcurl or no OpenSSL (Debian: "
+              "libcurl4-openssl-dev libssl-dev)")
     # Debug alone is slow on purpose.
     configured(tree, tree / "build", "-DCMAKE_BUILD_TYPE=")
     if "-O2" not in next((tree / "build").rglob("cairn_compiled.dir/flags.make")).read_text():
@@ -198,6 +207,9 @@ def with_meson(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, envi
         run(of_meson(root, app, "dependency('cairn-compiled')", env=environment), cwd=app)
     else:
         print("cairn-compiled.pc: not looked at, this folder is configured without -Dcompiled=true")
+    if (prefix / "share/pkgconfig/cairn-s3.pc").exists():
+        shutil.copy(app / "over_s3.cpp", app / "trainer.cpp")
+        run(of_meson(root, app, "dependency('cairn-s3')", env=environment), cwd=app)
     # The MPI that was found when cairn was configured is part of a package of its own.
     if (prefix / "share/pkgconfig/cairn-mpi.pc").exists():
         shutil.copy(app / "over_mpi.cpp", app / "trainer.cpp")

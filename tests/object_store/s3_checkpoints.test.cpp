@@ -20,7 +20,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -58,19 +61,25 @@ struct rank_state {
     }
 };
 template <class F>
-void on_ranks(F&& f) {
-    auto group = cairn::thread_group::create(ranks);
-    support::rethrow_first(
-        support::try_on_threads(ranks, [&](int r) { f(group[static_cast<std::size_t>(r)], r); }));
+std::vector<std::exception_ptr> try_on_ranks(F&& f) {
+    cairn::thread_group group(ranks);
+    std::vector<cairn::thread_group::member> members;
+    for (int r = 0; r < ranks; ++r) members.push_back(group.rank(r));
+    return support::try_on_threads(ranks,
+                                   [&](int r) { f(members[static_cast<std::size_t>(r)], r); });
 }
-void save(const cairn::s3_store& at, const std::string& id, float v, std::size_t columns = 7) {
+template <class F>
+void on_ranks(F&& f) {
+    support::rethrow_first(try_on_ranks(f));
+}
+void save(cairn::s3_store at, const std::string& id, float v, std::size_t columns = 7) {
     on_ranks([&](auto& me, int r) {
         rank_state s(v, r, columns);
         auto const report = cairn::save(s.dict, id, me, at);
         BOOST_TEST(report.warnings.empty());
     });
 }
-bool holds(const cairn::s3_store& at, const std::string& id, float v, std::size_t columns = 7) {
+bool holds(cairn::s3_store at, const std::string& id, float v, std::size_t columns = 7) {
     std::vector<int> same(ranks);
     on_ranks([&](auto& me, int r) {
         rank_state s(0, r, columns);
@@ -114,8 +123,9 @@ BOOST_AUTO_TEST_CASE(a_run_keeps_its_newest_checkpoints) {
         rank_state state(0, r, 7);
         cairn::checkpointer_options o;
         o.keep = cairn::last(2);
-        cairn::checkpointer<cairn::thread_group::member&, cairn::s3_store> c(o, me, s);
-        for (int step = 1; step <= 4; ++step) (void)c.save(state.dict, step);
+        cairn::checkpointer c(me, s, o);
+        for (int step = 1; step <= 4; ++step) (void)c.save_now(step, state.dict);
+        (void)c.wait();
     });
     BOOST_TEST(s.places() == (std::vector<std::string>{"step_3", "step_4"}),
                boost::test_tools::per_element());
@@ -162,13 +172,12 @@ BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_nothing) {
     place p;
     auto s = p.store();
     save(s, "step_1", 1);
-    auto group = cairn::thread_group::create(ranks);
-    auto const failures = support::try_on_threads(ranks, [&](int r) {
+    auto const failures = try_on_ranks([&](auto& me, int r) {
         rank_state state(2, r, std::size_t{3} << 20);
         // Another replica than the others', so that plans contradict each other.
         std::vector<float> other(r == 1 ? 6 : 5, 2);
         if (r == 1) state.dict["bias"] = other;
-        (void)cairn::save(state.dict, "step_1", group[static_cast<std::size_t>(r)], s);
+        (void)cairn::save(state.dict, "step_1", me, s);
     });
     for (auto const& f : failures) BOOST_TEST((f != nullptr));
     BOOST_TEST(holds(s, "step_1", 1));

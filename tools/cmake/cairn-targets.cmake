@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The targets of cairn, for find_package and for add_subdirectory. `cairn_include` is the folder of the
-# headers, `cairn_FIND_COMPONENTS` has the leaves that are wanted: mpi, cuda, nccl.
+# headers, `cairn_FIND_COMPONENTS` has the leaves that are wanted: mpi, cuda, nccl, s3.
 include(CMakeFindDependencyMacro)
 unset(cairn_NOT_FOUND_MESSAGE) # of a find_package that failed
 # Boost's own package file if there is one; otherwise CMake's FindBoost, which newer CMakes lack.
@@ -45,6 +45,12 @@ foreach(cairn_leaf IN LISTS cairn_FIND_COMPONENTS)
   elseif(cairn_leaf MATCHES "^(cuda|nccl)$")
     find_package(CUDAToolkit 11.4 QUIET) # CMake 3.17
     set(cairn_needs CUDA::cudart)
+  elseif(cairn_leaf STREQUAL "s3")
+    find_package(OpenSSL 3.0 QUIET COMPONENTS Crypto)
+    find_package(CURL 7.88 QUIET)
+    if(TARGET OpenSSL::Crypto)
+      set(cairn_needs CURL::libcurl)
+    endif()
   endif()
   if(cairn_leaf STREQUAL "nccl")
     # NCCL has no package file. CAIRN_NCCL has include/ and lib/, as NVIDIA's wheel, which has no libnccl.so.
@@ -62,6 +68,14 @@ foreach(cairn_leaf IN LISTS cairn_FIND_COMPONENTS)
       if(cairn_leaf STREQUAL "nccl")
         target_include_directories(cairn_nccl SYSTEM INTERFACE "${CAIRN_NCCL_INCLUDE}")
         target_link_libraries(cairn_nccl INTERFACE "${CAIRN_NCCL_LIBRARY}")
+      elseif(cairn_leaf STREQUAL "s3")
+        # Its own definitions, which nobody else needs.
+        add_library(cairn_s3_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/cairn-s3.cpp")
+        target_link_libraries(cairn_s3_compiled PUBLIC cairn_compiled CURL::libcurl OpenSSL::Crypto)
+        target_compile_options(cairn_s3_compiled PRIVATE -w $<$<OR:$<CONFIG:Release>,$<CONFIG:>>:-O2>)
+        set_target_properties(cairn_s3_compiled PROPERTIES CXX_CLANG_TIDY "" CXX_SCAN_FOR_MODULES OFF
+          POSITION_INDEPENDENT_CODE ON)
+        target_link_libraries(cairn_s3 INTERFACE cairn_s3_compiled)
       endif()
       add_library(cairn::${cairn_leaf} INTERFACE IMPORTED GLOBAL)
       target_link_libraries(cairn::${cairn_leaf} INTERFACE cairn_${cairn_leaf})

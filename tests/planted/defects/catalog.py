@@ -149,8 +149,9 @@ DEFECTS = [
            by="catalog:catalog_garbage", wrong="the notice of a reader that was killed on another "
            "host stays"),
     Defect("unsized-garbage-stays", "catalog/impl/garbage.ipp",
-           "if (e.code() == make_error_code(errc::not_found)) {",
-           "if (PLANTED || e.code() == make_error_code(errc::not_found)) {",
+           "if (e.code() == make_error_code(errc::not_found) &&",
+           "if (PLANTED) { if (!dry_run_) place_.remove(name); return; } "
+           "if (e.code() == make_error_code(errc::not_found) &&",
            by="catalog:catalog_garbage", wrong="what cannot be opened is never collected"),
     Defect("failures-not-counted", "checkpointer/impl/core_saves.ipp",
            "failed_in_a_row_ < most_failed_", "(PLANTED ? most_failed_ > 0 : "

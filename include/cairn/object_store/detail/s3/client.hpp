@@ -48,7 +48,7 @@ private:
     answer try_once(const call& c, trying& t);
     answer exchange(const call& c, const trying& t);
     void explain_head(const call& c, const trying& t, answer& a);
-    bool put_right(const call& c, trying& t, const answer& a);
+    bool put_right(trying& t, const answer& a);
     bool follow(const answer& a, trying& t);
     bool set_clock(const answer& a);
     std::string region() const;

@@ -3,6 +3,7 @@
 #define CAIRN_OBJECT_STORE_DETAIL_S3_HTTP_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/environment.hpp>
 #include <cairn/object_store/detail/s3/request.hpp>
 
 #include <atomic>
@@ -15,10 +16,20 @@
 
 namespace cairn::detail::s3 {
 
+/// The variables of the environment that name proxies, as libcurl reads them. It must not read them
+/// itself: the program may change the environment while a request begins.
+struct proxies {
+    std::string http{}, https{};  ///< Empty: none.
+    std::string none_for{};       ///< Hosts, as in `no_proxy`.
+
+    CAIRN_DECL static proxies read(const environment& get = noted_environment::read);
+};
+
 struct http_options {
     std::chrono::milliseconds connect_timeout{};
     std::chrono::seconds stall_timeout{};  ///< Without a byte in either direction.
     std::string ca_file{};                 ///< Empty: the system's certificates.
+    proxies by{};
 };
 
 /// What one exchange over HTTP has led to.

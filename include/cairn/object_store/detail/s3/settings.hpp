@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/environment.hpp>
 #include <cairn/object_store/detail/s3/aws_environment.hpp>
+#include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/request.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
@@ -23,6 +24,7 @@ struct store_settings {
     bool path_style = true;
     payload signs = payload::unsigned_payload;
     aws_environment environment{};
+    proxies by{};
 
     /// Where a request of this region goes, and what its path begins with.
     CAIRN_DECL origin host(const std::string& region) const;

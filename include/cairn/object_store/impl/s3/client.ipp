@@ -38,7 +38,7 @@ struct client::trying {
 };
 
 CAIRN_DECL client::client(const store_settings& s)
-    : s_(s), http_({s.options.connect_timeout, s.options.stall_timeout, s.options.ca_file}),
+    : s_(s), http_({s.options.connect_timeout, s.options.stall_timeout, s.options.ca_file, s.by}),
       credentials_(
           s.options.credentials, s.environment,
           [this](const request& r, std::chrono::milliseconds timeout) { return ask(r, timeout); },
@@ -196,7 +196,7 @@ CAIRN_DECL bool client::follow(const answer& a, trying& t) {
 }
 
 /// Whether what made it fail is put right.
-CAIRN_DECL bool client::put_right(const call&, trying& t, const answer& a) {
+CAIRN_DECL bool client::put_right(trying& t, const answer& a) {
     if (a.is(301) || a.is(302) || a.is(307) || a.is(308) || (a.is(400) && !a.region.empty()))
         return follow(a, t);
     if (a.is(403) && !std::exchange(t.clock_set, true) && set_clock(a)) return true;
@@ -223,7 +223,7 @@ CAIRN_DECL answer client::send(const call& c) {
     for (std::chrono::milliseconds most{100};; most = std::min(2 * most, longest_pause)) {
         auto a = try_once(c, t);
         if (a.ok() || (c.stop != nullptr && *c.stop)) return a;
-        if (put_right(c, t, a)) {
+        if (put_right(t, a)) {
             ++retries_;
             continue;
         }
@@ -236,7 +236,12 @@ CAIRN_DECL answer client::send(const call& c) {
             pause += std::chrono::seconds(std::stoi(asked));
         if (clock::now() + pause > t.until) return a;
         ++retries_;
-        std::this_thread::sleep_for(pause);
+        // In pieces: whoever destroys an upload waits for this.
+        for (auto const end = clock::now() + pause; clock::now() < end;) {
+            if (c.stop != nullptr && *c.stop) return a;
+            std::this_thread::sleep_for(
+                std::min<clock::duration>(end - clock::now(), std::chrono::milliseconds(20)));
+        }
     }
 }
 

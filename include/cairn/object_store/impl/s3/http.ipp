@@ -24,6 +24,19 @@
 
 namespace cairn::detail::s3 {
 
+CAIRN_DECL proxies proxies::read(const environment& get) {
+    auto const first = [&](auto... names) {
+        std::string value;
+        for (auto const* const name : {names...})
+            if (value.empty()) value = get(name).value_or("");
+        return value;
+    };
+    // Not HTTP_PROXY, which a client of a CGI program could set.
+    return {first("http_proxy", "all_proxy", "ALL_PROXY"),
+            first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+            first("no_proxy", "NO_PROXY")};
+}
+
 /// What the functions that libcurl calls share. None of them lets an exception out.
 struct http::exchange {
     exchange(const request& request, const terms& terms) : r(request), t(terms) {}
@@ -198,7 +211,9 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_timeout.count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(t.timeout.count()));
-    if (t.past_proxies) set(CURLOPT_NOPROXY, "*");
+    auto const& proxy = r.to.scheme == "https" ? options_.by.https : options_.by.http;
+    set(CURLOPT_PROXY, t.past_proxies ? "" : proxy.c_str());
+    set(CURLOPT_NOPROXY, options_.by.none_for.c_str());
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_MAXCONNECTS, 2L);
     set(CURLOPT_USERAGENT, "cairn");

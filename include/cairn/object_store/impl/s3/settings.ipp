@@ -55,8 +55,8 @@ CAIRN_DECL std::string store_settings::path(std::string_view key) const {
 
 CAIRN_DECL std::uint64_t store_settings::part_size(std::uint64_t object_size) const noexcept {
     constexpr std::uint64_t grain = std::uint64_t{1} << 20;
-    auto const least = (object_size + most_parts - 1) / most_parts;
-    return std::max(options.part_size, (least + grain - 1) / grain * grain);
+    auto const least = object_size / most_parts;
+    return std::max(options.part_size, (least / grain + 1) * grain);
 }
 
 inline error wrong(const std::string& expected, std::string found) {
@@ -85,6 +85,7 @@ inline void check_headers(const std::vector<std::pair<std::string, std::string>>
 CAIRN_DECL store_settings store_settings::of(s3_options o) {
     store_settings s;
     s.environment = read_aws_environment();
+    s.by = proxies::read();
     auto const& env = s.environment;
     // A profile that is not needed need not be readable.
     std::optional<profile> of_files;

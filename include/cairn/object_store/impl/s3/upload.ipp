@@ -20,7 +20,7 @@ namespace cairn::detail::s3 {
 CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
     : client_(c), pool_(pool), user_(pool), key_(std::move(key)), what_(c.options().describe(key_)),
       size_(size), part_size_(c.options().part_size(size)),
-      parts_(static_cast<std::size_t>(size == 0 ? 1 : (size + part_size_ - 1) / part_size_)) {
+      parts_(static_cast<std::size_t>(size == 0 ? 1 : (size - 1) / part_size_ + 1)) {
     if (parts_.size() == 1) return;
     auto begin = about("POST");
     begin.query = {{"uploads", ""}};
