@@ -83,8 +83,9 @@ def models(tmp):
             check(f"{name}, {files}: AutoModel",
                   same(model.base_model.state_dict(), base.state_dict()))
             back = transformers.AutoModelForCausalLM.from_pretrained(export)
+            # How weights lie in memory may change the order of sums, by the CPU.
             check(f"{name}, {files}: from_pretrained", same(model.state_dict(), back.state_dict())
-                  and torch.equal(expected, back(ids).logits))
+                  and torch.allclose(expected, back(ids).logits, rtol=1e-4, atol=1e-5))
 
 
 def files(tmp):
