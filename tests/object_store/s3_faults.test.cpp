@@ -284,6 +284,9 @@ BOOST_AUTO_TEST_CASE(a_server_without_conditions_is_refused_unless_it_is_asked_f
             auto const e = thrown_by([&] { store.publish("o", pattern(1), cairn::object_tag{}); });
             BOOST_TEST(is(e, errc::unsupported), e.what());
             BOOST_TEST(e.context().remedy.find("unconditional") != std::string::npos);
+            BOOST_TEST(e.context().found.find(none_match == condition::works
+                                                  ? "If-Match"
+                                                  : "If-None-Match") != std::string::npos);
             BOOST_TEST(s.keys(bucket) == std::vector<std::string>{"free"},
                        boost::test_tools::per_element());
             auto asked = options_at(s);
