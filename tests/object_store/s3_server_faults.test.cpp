@@ -211,6 +211,10 @@ BOOST_AUTO_TEST_CASE(requests_are_chosen) {
             std::to_string(ask(s, "PUT", std::string("/bucket/") + k, {}, "x").status) + " ";
     BOOST_TEST(statuses == "200 200 503 200 500 500 ");
     BOOST_TEST(s.faults_happened() == 3U);
+    // It waits for a request that it can happen to.
+    s.fail(faults::wrong_byte(), 0);
+    BOOST_TEST(ask(s, "HEAD", "/bucket/a").status == 200);
+    BOOST_TEST(ask(s, "GET", "/bucket/a").body == "y");
 }
 
 BOOST_AUTO_TEST_CASE(some_are_lost) {

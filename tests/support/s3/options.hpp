@@ -77,6 +77,7 @@ inline options like_ministack() {
     options o;
     o.completes_twice = true;
     o.least_part = 0;
+    o.space_as_plus = false;
     return o;
 }
 
