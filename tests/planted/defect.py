@@ -17,7 +17,8 @@ PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
     "corruption": "storage", "detail": "detail",
     "format": "format", "integration": "integration", "load": "load", "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
-    "planner": "planner", "s3": "object_store", "save": "save", "storage": "storage", "system_calls": "storage",
+    "planner": "planner", "s3": "object_store", "save": "save",
+    "storage": "storage", "system_calls": "storage",
     "tensor": "tensor", "tools": "tools"}.items()}
 PROGRAMS["fuzz"] = ("tests/fuzz/mutate", ["--corpus", str(ROOT / "tests/fuzz/corpus")])
 PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "400"])
