@@ -2,6 +2,7 @@
 // Checkpoints in a bucket: saved, replaced, found, collected.
 #include "s3_place.hpp"
 #include "support/error_codes.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/on_threads.hpp"
 
 #include <cairn/catalog/garbage.hpp>
@@ -20,12 +21,16 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -104,6 +109,55 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_is_saved_loaded_and_replaced) {
     BOOST_TEST(holds(s, "step_1", 5));
     BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
     BOOST_TEST(cairn::latest(s).value_or("none") == "step_1");
+}
+
+/// Meets another one at the moment of the commit.
+class racing_store : public support::forwarding_store<cairn::s3_store> {
+public:
+    racing_store(cairn::s3_store s, std::atomic<int>& there)
+        : forwarding_store(std::move(s)), there_(&there) {}
+
+    racing_store at(const std::string& id) const { return {store_.at(id), *there_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        if (n == ".metadata") {
+            ++*there_;
+            auto const until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+            while (*there_ % 2 != 0 && std::chrono::steady_clock::now() < until)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        store_.publish(n, b, std::move(m));
+    }
+
+private:
+    std::atomic<int>* there_;
+};
+
+/// In a fresh place, and over the checkpoint of the round before. `CAIRN_RACES` says how often.
+BOOST_AUTO_TEST_CASE(of_two_jobs_that_save_to_one_place_one_wins) {
+    auto const* const asked = std::getenv("CAIRN_RACES");
+    int const races = asked != nullptr ? std::atoi(asked) : 6;
+    place p;
+    std::atomic<int> there{0};
+    for (int round = 0; round < races; ++round) {
+        auto const failures = support::try_on_threads(2, [&](int job) {
+            std::vector<float> w(9, static_cast<float>(10 * round + job));
+            racing_store mine(p.store(), there);
+            (void)cairn::save(cairn::state_dict{{"w", w}}, "step_1", mine);
+        });
+        BOOST_REQUIRE(there == 2 * (round + 1));
+        int const winner = failures[0] ? 1 : 0;
+        BOOST_REQUIRE(!failures[static_cast<std::size_t>(winner)]);
+        BOOST_REQUIRE(failures[static_cast<std::size_t>(1 - winner)]);
+        BOOST_CHECK_EXCEPTION(support::rethrow_first(failures), cairn::error,
+                              is(errc::concurrent_save));
+        std::vector<float> got(9);
+        (void)cairn::load(cairn::state_dict{{"w", got}}, "step_1", p.store());
+        BOOST_TEST(got.front() == static_cast<float>(10 * round + winner));
+    }
+    auto s = p.store();
+    (void)cairn::collect_garbage(s);
+    BOOST_TEST(objects_in(s.at("step_1")) == 2u);
 }
 
 /// Files of several parts, read in several ranges.
