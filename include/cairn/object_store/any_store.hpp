@@ -35,8 +35,8 @@ class any_store {
         virtual std::size_t read_size() = 0;
         virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
-    struct interface {
-        virtual ~interface() = default;
+    struct store_interface {
+        virtual ~store_interface() = default;
         virtual std::unique_ptr<writer_interface> create(std::string_view, std::uint64_t size,
                                                          bool durable) = 0;
         virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
@@ -46,13 +46,13 @@ class any_store {
         virtual void remove(std::string_view) = 0;
         virtual void sync() = 0;
         virtual std::string describe(std::string_view) = 0;
-        virtual std::shared_ptr<interface> at(const std::string& id) const = 0;
+        virtual std::shared_ptr<store_interface> at(const std::string& id) const = 0;
         virtual bool browsable() const = 0;
         virtual std::vector<std::string> places() = 0;
         virtual std::vector<place_info> all_places() = 0;
         virtual std::string place_id(const std::string& id) const = 0;
         virtual void remove_place(const std::string& id) = 0;
-        virtual std::shared_ptr<interface> without_sync() const = 0;
+        virtual std::shared_ptr<store_interface> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
         virtual std::chrono::milliseconds lag() const = 0;
@@ -84,7 +84,7 @@ class any_store {
         Handle h_;
     };
     template <ObjectStore Store>
-    struct store_of final : interface {
+    struct store_of final : store_interface {
         explicit store_of(Store s) : s_(std::move(s)) {}
         std::unique_ptr<writer_interface> create(std::string_view name, std::uint64_t size,
                                                  [[maybe_unused]] bool durable) override {
@@ -107,7 +107,7 @@ class any_store {
         void remove(std::string_view name) override { s_.remove(name); }
         void sync() override { s_.sync(); }
         std::string describe(std::string_view name) override { return s_.describe(name); }
-        std::shared_ptr<interface> at([[maybe_unused]] const std::string& id) const override {
+        std::shared_ptr<store_interface> at([[maybe_unused]] const std::string& id) const override {
             if constexpr (RelocatableStore<Store>)
                 return std::make_shared<store_of>(s_.at(id));
             else
@@ -142,7 +142,7 @@ class any_store {
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
-        std::shared_ptr<interface> without_sync() const override {
+        std::shared_ptr<store_interface> without_sync() const override {
             if constexpr (UnsyncedStore<Store>)
                 return std::make_shared<store_of>(s_.without_sync());
             else
@@ -294,7 +294,7 @@ public:
     std::string describe(std::string_view name) { return s_->describe(name); }
 
 private:
-    std::shared_ptr<interface> s_;
+    std::shared_ptr<store_interface> s_;
 };
 static_assert(RenamingStore<any_store> && SharedWriteStore<any_store> && WriteBackStore<any_store>);
 
