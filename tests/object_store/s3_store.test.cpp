@@ -11,6 +11,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -277,7 +279,10 @@ BOOST_AUTO_TEST_CASE(a_forked_child_uses_the_store_and_leaves_its_parents_upload
         h.reset();
         auto copy = s;
         put(copy, "c", pattern(2 * part));
-        return get(s, "o") == pattern(10) && get(copy, "c") == pattern(2 * part) ? 0 : 1;
+        bool const same = get(s, "o") == pattern(10) && get(copy, "c") == pattern(2 * part);
+        // What the threads of the server own, which are not here, would count as leaked.
+        ::_exit(same ? 0 : 1);
+        return 1;
     });
     BOOST_TEST(support::end_of(child) == 0);
     h->write(part, pattern(2 * part, 1));
