@@ -95,13 +95,13 @@ inline std::vector<read_item> create_read_items(const std::string& fqn, std::uin
 
 /// Overload for who asks for many boxes of a tensor one after the other: only the chunks near each
 /// are looked at.
-/// @param near  Of `stored`.
+/// @param order  Of `stored`.
 inline std::vector<read_item> create_read_items(const std::string& fqn, std::uint32_t leaf,
-                                                const chunk_list& stored, const chunk_order& near,
+                                                const chunk_list& stored, const chunk_order& order,
                                                 std::span<const box> wanted) {
     detail::read_items items(fqn, leaf, wanted);
     for (std::size_t p = 0; p < wanted.size(); ++p)
-        near.for_each_near(wanted[p], [&](std::size_t c) {
+        order.for_each_near(wanted[p], [&](std::size_t c) {
             auto const have = stored.region(c);
             if (overlaps(have, wanted[p])) items.add(c, have, p);
         });
