@@ -63,6 +63,7 @@ public:
         std::size_t most_body = 0;
         const std::atomic<bool>* stop = nullptr;  ///< Ends it when it becomes true; may be null.
         std::chrono::milliseconds timeout{0};     ///< Of all of it. 0: none.
+        std::chrono::seconds stall_timeout{0};    ///< 0: that of the options.
         bool past_proxies = false;
     };
 

@@ -81,6 +81,8 @@ public:
     CAIRN_DECL bool is_there() const;
     /// Its upload, which others who remove the key end, too.
     CAIRN_DECL void has_upload(const std::string& id);
+    /// The upload could not be ended: whoever removes the key tries again.
+    void leave_upload() noexcept { upload_.clear(); }
 
 private:
     local& local_;

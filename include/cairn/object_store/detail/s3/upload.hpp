@@ -34,6 +34,9 @@ public:
     CAIRN_DECL void write(std::uint64_t at, byte_span b);
     /// @throws error errc::already_exists for an object of one part, if there is one of this name
     CAIRN_DECL void finish();
+    /// Ends what is under way, and removes what was sent unless it is finished.
+    /// @return whether nothing of it can be left
+    CAIRN_DECL bool end() noexcept;
     /// S3's name for it; empty for an object of one part.
     const std::string& id() const noexcept { return id_; }
     const std::string& key() const noexcept { return key_; }
@@ -55,7 +58,7 @@ private:
     void fill_gaps();
     void put_whole();
     void complete();
-    void abort() noexcept;
+    bool abort() noexcept;
     bool is_there();
     void note_failure(std::exception_ptr why) noexcept;
     void throw_failure(const std::unique_lock<std::mutex>& lock) const;

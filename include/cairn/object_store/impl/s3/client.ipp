@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <random>
@@ -27,7 +28,8 @@ namespace cairn::detail::s3 {
 
 /// What is known of one call beside its answer.
 struct client::trying {
-    std::chrono::steady_clock::time_point until{};
+    std::optional<std::chrono::steady_clock::time_point> until{};  ///< Since the first failure.
+    std::string region{};  ///< The latest try was signed for.
     std::size_t tries = 0;
     bool in_doubt = false;
     std::optional<origin> elsewhere{};  ///< Where the server wants this one.
@@ -108,7 +110,9 @@ inline void read_error(answer& a) {
 CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     auto const r = make(c, t);
     ++requests_;
-    auto x = http_.send(r, {.most_body = c.most_body, .stop = c.stop});
+    // A large object is put together while nothing is heard of it.
+    auto const stall = s_.options.stall_timeout * (c.may_fail_late ? 10 : 1);
+    auto x = http_.send(r, {.most_body = c.most_body, .stop = c.stop, .stall_timeout = stall});
     answer a;
     a.got = std::move(x.got);
     a.failure = std::move(x.failure);
@@ -121,7 +125,10 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
         read_error(a);
     } else if (c.may_fail_late) {
         read_error(a);
-        if (!a.code.empty()) {
+        // A proxy's page, or nothing, is no confirmation.
+        bool const is_confirmed =
+            a.got.body.find("CompleteMultipartUploadResult") != a.got.body.npos;
+        if (!a.code.empty() || !is_confirmed) {
             a.got.status = a.code == "SlowDown" || a.code == "ServiceUnavailable" ? 503 : 500;
             a.in_doubt = true;
         }
@@ -148,7 +155,10 @@ CAIRN_DECL void client::explain_head(const call& c, const trying& t, answer& a) 
 
 CAIRN_DECL answer client::try_once(const call& c, trying& t) {
     t.keys = credentials_.get();
+    t.region = region();
+    bool const before = std::exchange(t.in_doubt, true);  // for exceptions
     auto a = exchange(c, t);
+    t.in_doubt = before;
     explain_head(c, t, a);
     if (a.ok() || (a.is(404) && a.code == "NoSuchKey")) bucket_is_there_ = true;
     t.in_doubt = a.in_doubt = a.in_doubt || t.in_doubt;
@@ -164,20 +174,23 @@ CAIRN_DECL bool client::set_clock(const answer& a) {
         if (auto const t = ::curl_getdate(date.c_str(), nullptr); t != -1)
             theirs = system_clock::from_time_t(t);
     if (!theirs) return false;
-    auto const off = std::chrono::floor<std::chrono::seconds>(*theirs - now()).count();
+    auto const behind = [&](auto mine) {
+        return std::chrono::floor<std::chrono::seconds>(*theirs - mine).count();
+    };
     constexpr std::int64_t tolerated = 240;  // AWS: 15 minutes; others have less
-    if (a.code != "RequestTimeTooSkewed" && std::abs(off) < tolerated) return false;
-    behind_ += off;
+    if (a.code != "RequestTimeTooSkewed" && std::abs(behind(now())) < tolerated) return false;
+    behind_ = behind(system_clock::now());  // whatever other threads have found meanwhile
     return true;
 }
 
 /// Whether the call is worth another try, elsewhere.
 CAIRN_DECL bool client::follow(const answer& a, trying& t) {
     if (t.redirects++ == 3) return false;
-    bool changed = false;
-    if (!a.region.empty()) {
+    // Not that of the next try: another thread may have learned it already.
+    bool const changed = !a.region.empty() && a.region != t.region;
+    if (changed) {
         std::lock_guard const lock(m_);
-        changed = std::exchange(region_, a.region) != a.region;
+        region_ = a.region;
     }
     if (!s_.endpoint.to.host.empty()) return changed;
     // Keys are never sent to a host that is not AWS's.
@@ -217,11 +230,21 @@ inline bool is_transient(const answer& a) {
 CAIRN_DECL answer client::send(const call& c) {
     using clock = std::chrono::steady_clock;
     trying t;
-    t.until = clock::now() + c.retry_for.value_or(s_.options.retry_for);
+    auto const patience = c.retry_for.value_or(s_.options.retry_for);
     std::optional<std::minstd_rand> dice;
     constexpr std::chrono::milliseconds longest_pause{5000};
     for (std::chrono::milliseconds most{100};; most = std::min(2 * most, longest_pause)) {
-        auto a = try_once(c, t);
+        answer a;
+        try {
+            a = try_once(c, t);
+        } catch (const std::exception& e) {
+            if (t.tries == 0 || !t.in_doubt) throw;
+            // An earlier try may have its effect yet: the caller must know.
+            a.in_doubt = a.hopeless = true;
+            a.tries = t.tries;
+            a.failure = e.what();
+            return a;
+        }
         if (a.ok() || (c.stop != nullptr && *c.stop)) return a;
         if (put_right(t, a)) {
             ++retries_;
@@ -234,7 +257,8 @@ CAIRN_DECL answer client::send(const call& c) {
         std::string const asked(a.got.header("retry-after"));
         if (asked.size() < 4 && std::all_of(asked.begin(), asked.end(), is_digit) && !asked.empty())
             pause += std::chrono::seconds(std::stoi(asked));
-        if (clock::now() + pause > t.until) return a;
+        if (!t.until) t.until = clock::now() + patience;
+        if (clock::now() + pause > *t.until) return a;
         ++retries_;
         // In pieces: whoever destroys an upload waits for this.
         for (auto const end = clock::now() + pause; clock::now() < end;) {

@@ -56,8 +56,8 @@ inline std::pair<std::string, std::string> condition(const object_tag& match, ta
 }
 
 /// Whether a PUT failed because of its condition. AWS answers 404 if what must match is missing.
-inline bool was_refused(const answer& a) {
-    return a.is(412) || (a.is(404) && a.code != "NoSuchBucket");
+inline bool was_refused(const answer& a, const object_tag& match) {
+    return a.is(412) || (a.is(404) && !match.text.empty() && a.code != "NoSuchBucket");
 }
 
 /// One server, one key that nobody else knows.
@@ -87,7 +87,8 @@ struct conditional_puts::trial {
         auto a = client_.send(c);
         server = a.got.header("server");
         in_doubt = in_doubt || a.in_doubt;
-        if (!a.ok() && !was_refused(a) && !refuses_conditions(a)) throw client_.failure(c, a);
+        if (!a.ok() && !was_refused(a, match) && !refuses_conditions(a))
+            throw client_.failure(c, a);
         return a;
     }
     static bool refuses_conditions(const answer& a) {
@@ -121,10 +122,11 @@ CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
         if (!made.ok()) throw t.unsupported("refuses If-None-Match for a key that is free");
         auto const kept = t.put({});
         if (again()) continue;
-        if (!was_refused(kept)) throw t.unsupported("ignores If-None-Match");
-        auto const wrong = t.put({"\"00000000000000000000000000000000\""});
+        if (!was_refused(kept, {})) throw t.unsupported("ignores If-None-Match");
+        object_tag const other{"\"00000000000000000000000000000000\""};
+        auto const wrong = t.put(other);
         if (again()) continue;
-        if (!was_refused(wrong)) throw t.unsupported("ignores If-Match");
+        if (!was_refused(wrong, other)) throw t.unsupported("ignores If-Match");
         object_tag const right{std::string(made.got.header("etag"))};
         for (auto const form : {tag_form::quoted, tag_form::plain}) {
             auto const replaced = t.put(right, form);
@@ -161,11 +163,14 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
         return error(errc::outcome_unknown, std::move(why));
     };
     constexpr int most_rounds = 2;
+    bool in_doubt = false;
     for (int round = 1;; ++round) {
         auto const a = client_.send(c);
         if (a.ok()) return;
+        in_doubt = in_doubt || a.in_doubt;
+        bool const refused = was_refused(a, match);
         // A refusal may be the answer to a repetition: not by this client, but by a proxy.
-        if (!a.in_doubt && !was_refused(a) && round == 1) throw client_.failure(c, a);
+        if (!in_doubt && !refused) throw client_.failure(c, a);
         found_object there;
         try {
             there = look_at(client_, key, bytes);
@@ -173,8 +178,11 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
             throw unknown(a);
         }
         if (there.is_ours) return;
-        if (was_refused(a) || there.tag != match) throw replaced(there.tag);
-        if (round == most_rounds) throw unknown(a);
+        if (there.tag != match) throw replaced(there.tag);
+        // Refused, although what must be there is: what was seen is an old version, perhaps.
+        if (round < most_rounds) continue;
+        if (refused && !in_doubt) throw replaced(there.tag);
+        throw unknown(a);
     }
 }
 

@@ -56,6 +56,10 @@ CAIRN_DECL void begun_key::has_upload(const std::string& id) {
 struct s3_store::writer::state {
     state(std::shared_ptr<detail::s3::shared> s, std::string key, const std::string& described)
         : all(std::move(s)), here(all->here()), held(here, key, described) {}
+    state(state&&) = delete;
+    ~state() {
+        if (object && !object->end()) held.leave_upload();
+    }
 
     std::shared_ptr<detail::s3::shared> all;
     detail::s3::local& here;
@@ -129,6 +133,12 @@ CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> in
                                         .found = "a server that sends whole objects instead",
                                         .remedy = "use another server"});
     if (!a.ok()) throw requests.failure(get, a);
+    // Of a cache, perhaps, that has another range.
+    auto const range = a.got.header("content-range");
+    auto const wanted = "bytes " + get.headers.front().second.substr(6) + "/";
+    if (!range.empty() && !range.starts_with(wanted))
+        throw error(errc::io,
+                    {.file = described, .expected = wanted + "…", .found = std::string(range)});
     if (a.got.received != into.size())
         throw error(errc::io, {.file = described,
                                .expected = std::to_string(into.size()) + " bytes",

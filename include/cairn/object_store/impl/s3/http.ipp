@@ -209,7 +209,8 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-    set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_timeout.count()));
+    auto const stall = t.stall_timeout.count() != 0 ? t.stall_timeout : options_.stall_timeout;
+    set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall.count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(t.timeout.count()));
     auto const& proxy = r.to.scheme == "https" ? options_.by.https : options_.by.http;
     set(CURLOPT_PROXY, t.past_proxies ? "" : proxy.c_str());

@@ -31,6 +31,8 @@ CAIRN_DECL std::optional<s3_credentials> instance_credentials(const aws_environm
     try {
         // Where there is no such service, nobody answers, or somebody else does.
         token = send(r, std::chrono::seconds(1));
+        if (token.status == 429 || token.status >= 500)  // it is there, and busy
+            token = send_patiently(send, r, std::chrono::seconds(2));
     } catch (const error& failed) {
         why_none = failed.what();
         return {};

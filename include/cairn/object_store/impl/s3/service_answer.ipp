@@ -34,11 +34,12 @@ CAIRN_DECL response send_patiently(const sender& send, const request& r,
 
 CAIRN_DECL void fail_answer(const response& r, const std::string& service) {
     bool const is_refusal = r.status >= 400 && r.status < 500 && r.status != 429;
+    bool const may_be_secret = r.status < 400 || r.body.find("SecretAccessKey") != r.body.npos;
     throw error(is_refusal ? errc::permission_denied : errc::io,
                 {.file = service,
                  .expected = "credentials",
                  .found = "HTTP status " + std::to_string(r.status) +
-                          (r.body.empty() ? "" : ": " + shortened(r.body, 300))});
+                          (r.body.empty() || may_be_secret ? "" : ": " + shortened(r.body, 300))});
 }
 
 CAIRN_DECL s3_credentials credentials_of_json(const response& r, const std::string& service) {

@@ -47,6 +47,11 @@ struct s3_store::impl {
         auto a = requests.send(c);
         if (a.is(404) && a.code != "NoSuchBucket") return {};
         if (!a.ok()) throw requests.failure(c, a);
+        if (a.got.header("etag").empty())
+            throw error(errc::corrupt, {.file = c.what,
+                                        .expected = "the object's ETag",
+                                        .found = "an answer without one",
+                                        .remedy = "is there a proxy that leaves it out?"});
         return std::move(a.got);
     }
     static s3_options with(s3_options o, std::string_view url) {

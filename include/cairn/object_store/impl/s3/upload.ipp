@@ -36,12 +36,19 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
 }
 
 CAIRN_DECL upload::~upload() {
+    (void)end();
+}
+
+CAIRN_DECL bool upload::end() noexcept {
     stop_ = true;
     {
         std::unique_lock lock(m_);
         sent_.wait(lock, [this] { return under_way_ == 0; });
     }
-    if (!finished_ && !id_.empty()) abort();
+    if (finished_ || id_.empty()) return true;
+    if (!abort()) return false;
+    id_.clear();
+    return true;
 }
 
 CAIRN_DECL call upload::about(const char* method) const {
@@ -263,15 +270,18 @@ CAIRN_DECL bool upload::is_there() {
     return a.ok() && a.got.header("content-length") == std::to_string(size_);
 }
 
-CAIRN_DECL void upload::abort() noexcept {
+/// @return whether the server has confirmed it
+CAIRN_DECL bool upload::abort() noexcept {
     try {
         auto c = about("DELETE");
         c.right = "s3:AbortMultipartUpload";
         c.query = {{"uploadId", id_}};
         c.retry_for =
             std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
-        (void)client_.send(c);
+        auto const a = client_.send(c);
+        return a.ok() || a.is(404);
     } catch (...) {  // a listing shows it to those who collect leftovers
+        return false;
     }
 }
 
