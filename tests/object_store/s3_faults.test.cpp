@@ -259,6 +259,33 @@ BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right) {
 }
 
 /// Keys are sent to no other host.
+/// All of the first requests are refused, before any answer is known.
+BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right_by_several_threads) {
+    auto o = s3_tests::signed_requests();
+    o.clock_offset = std::chrono::hours(1);
+    o.region = "eu-west-1";
+    o.delay = std::chrono::milliseconds(50);
+    faulty s(o);
+    auto store = s.store();
+    support::rethrow_first(support::try_on_threads(8, [&](int t) {
+        auto const name = "o" + std::to_string(t);
+        put(store, name, pattern(10));
+        BOOST_TEST((get(store, name) == pattern(10)));
+    }));
+}
+
+/// E.g. the page of a proxy, or nothing.
+BOOST_AUTO_TEST_CASE(a_completion_without_a_confirmation_is_looked_after) {
+    for (auto const has : {effect::none, effect::done}) {
+        faulty s;
+        auto store = s.store();
+        s.fail(faults::answer(200, "NoWordOfIt", has), kind::complete_upload, 0);
+        put(store, "o", pattern(3 * part));
+        BOOST_TEST((get(store, "o") == pattern(3 * part)));
+        BOOST_TEST(s.fault_happened());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_redirection_to_another_host_is_an_error) {
     faulty s, other;
     auto store = s.store();
