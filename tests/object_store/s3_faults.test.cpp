@@ -274,12 +274,12 @@ BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right_by_several_threads) {
     }));
 }
 
-/// E.g. the page of a proxy, or nothing.
+/// The page of a proxy.
 BOOST_AUTO_TEST_CASE(a_completion_without_a_confirmation_is_looked_after) {
     for (auto const has : {effect::none, effect::done}) {
         faulty s;
         auto store = s.store();
-        s.fail(faults::answer(200, "NoWordOfIt", has), kind::complete_upload, 0);
+        s.fail(faults::answer(200, "", has), kind::complete_upload, 0);
         put(store, "o", pattern(3 * part));
         BOOST_TEST((get(store, "o") == pattern(3 * part)));
         BOOST_TEST(s.fault_happened());

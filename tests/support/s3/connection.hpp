@@ -157,6 +157,7 @@ private:
                               f.status / 100 == 3 ? xml_element("Endpoint", endpoint_) : "");
         a.headers.insert(a.headers.end(), f.headers.begin(), f.headers.end());
         if (f.status == 307) a.headers.emplace_back("Location", endpoint_ + r.target);
+        if (f.code.empty()) a.set_body(std::make_shared<std::string>("<html>a proxy</html>"));
         return a;
     }
     static void spoil(answer& a) {

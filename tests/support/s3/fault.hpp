@@ -19,7 +19,7 @@ enum class effect { none, done };
 /// What goes wrong with one request.
 struct fault {
     enum class way {
-        answer,         ///< `status` and `code` are answered.
+        answer,         ///< `status` and `code` are answered; without a code, a page of a proxy.
         early_answer,   ///< The same before the body was read; the connection is closed.
         reset,          ///< The connection is reset after the request was read.
         early_reset,    ///< The same before the body was read.
