@@ -65,7 +65,6 @@ def models(tmp):
     ids = torch.arange(8)[None]
     for name, model in (("llama", llama), ("gpt2", gpt2)):
         model.eval()
-        expected = model(ids).logits
         for size, files in (("20KB", "sharded"), ("5GB", "one file")):
             source = tmp / f"{name} {files}"
             model.save_pretrained(source, max_shard_size=size)
@@ -83,9 +82,11 @@ def models(tmp):
             check(f"{name}, {files}: AutoModel",
                   same(model.base_model.state_dict(), base.state_dict()))
             back = transformers.AutoModelForCausalLM.from_pretrained(export)
-            # How weights lie in memory may change the order of sums, by the CPU.
+            # How weights lie in memory may change the order of sums, by the CPU, and
+            # bfloat16 has eight binary digits.
+            expected = transformers.AutoModelForCausalLM.from_pretrained(source)(ids).logits
             check(f"{name}, {files}: from_pretrained", same(model.state_dict(), back.state_dict())
-                  and torch.allclose(expected, back(ids).logits, rtol=1e-4, atol=1e-5))
+                  and torch.allclose(expected, back(ids).logits, rtol=1e-2, atol=1e-2))
 
 
 def files(tmp):
