@@ -6,10 +6,10 @@
 #include <cairn/detail/forks.hpp>
 #include <cairn/object_store/detail/s3/client.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/object_store/detail/s3/one_per_process.hpp>
 #include <cairn/object_store/detail/s3/settings.hpp>
 #include <cairn/object_store/detail/s3/upload_pool.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,27 +47,18 @@ struct local {
     upload_pool pool;  ///< Last: its threads end first.
 };
 
-/// What the copies of a store share. A forked child makes its own `local`: of its parent's, locks
-/// may be held, and threads and connections are missing. That one is left as it is.
+/// What the copies of a store share. A forked child makes its own `local`.
 class shared {
 public:
-    explicit shared(store_settings s) : s_(std::move(s)), local_(new local(s_)) {}
-    shared(shared&&) = delete;
-    ~shared() {
-        if (auto* const l = local_.load(); l->home.is_this()) delete l;
-    }
+    explicit shared(store_settings s) : s_(std::move(s)), local_(std::make_unique<local>(s_)) {}
     const store_settings& options() const noexcept { return s_; }
     local& here() {
-        auto* l = local_.load();
-        if (l->home.is_this()) return *l;
-        auto fresh = std::make_unique<local>(s_);
-        if (local_.compare_exchange_strong(l, fresh.get())) return *fresh.release();
-        return *l;
+        return local_.here([this] { return std::make_unique<local>(s_); });
     }
 
 private:
     store_settings s_;
-    std::atomic<local*> local_;
+    one_per_process<local> local_;
 };
 
 /// An object that is being written has its key for itself, among the stores that share it.
