@@ -29,7 +29,7 @@ namespace cairn::detail {
 /// @param near  Of `stored`.
 /// @throws error errc::missing_key unless the chunks hold each of these elements once
 template <class Read>
-void read_flat_range(const std::string& fqn, const chunk_list& stored, const chunk_order& near,
+void read_flat_range(const std::string& fqn, const chunk_list& stored, const chunk_order& order,
                      const box& region, dtype type, std::uint64_t at, std::span<std::byte> into,
                      Read&& read) {
     auto const element = size_of(type);
@@ -43,7 +43,7 @@ void read_flat_range(const std::string& fqn, const chunk_list& stored, const chu
         for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += region.offsets[d];
     }
     load_plan plan;
-    plan.items = create_read_items(fqn, 0, stored, near, boxes);
+    plan.items = create_read_items(fqn, 0, stored, order, boxes);
     read_target target;
     target.resolve_converted = target.resolve_tensor = [&](const read_item& i) {
         return subview(windows[i.shard_index], box(i.target_offsets, i.shape));

@@ -211,14 +211,14 @@ private:
         auto const all = static_cast<std::uint64_t>(t.shape.product());
         auto const at_once = piece / element;
         byte_vector b(static_cast<std::size_t>(std::min(all, at_once) * element));
-        chunk_order const near(stored.chunks);
+        chunk_order const order(stored.chunks);
         std::uint32_t crc = 0;
         for (std::uint64_t at = 0; at < all; at += at_once) {
             heed();
             auto const n = std::min(at_once, all - at);
             auto const into = std::span(b).first(static_cast<std::size_t>(n * element));
             try {
-                read_flat_range(t.fqn, stored.chunks, near, box::whole(t.shape), t.type,
+                read_flat_range(t.fqn, stored.chunks, order, box::whole(t.shape), t.type,
                                 at * element, into,
                                 [&](const load_plan& plan, const read_target& target) {
                                     (void)await_completion<read_result>([&](auto done) {

@@ -49,12 +49,12 @@ CAIRN_DECL client::client(const store_settings& s)
 
 /// Of a service that hands out credentials.
 CAIRN_DECL response client::ask(const request& r, std::chrono::milliseconds timeout) {
-    bool const near = r.to.host == "localhost" || r.to.host.starts_with("127.") ||
-                      r.to.host.starts_with("169.254.") || r.to.host.starts_with("[::1]") ||
-                      lower_case(r.to.host).starts_with("[fe80:") ||
-                      lower_case(r.to.host).starts_with("[fd00:ec2::");
+    bool const is_near = r.to.host == "localhost" || r.to.host.starts_with("127.") ||
+                         r.to.host.starts_with("169.254.") || r.to.host.starts_with("[::1]") ||
+                         lower_case(r.to.host).starts_with("[fe80:") ||
+                         lower_case(r.to.host).starts_with("[fd00:ec2::");
     auto x = http_.send(
-        r, {.most_body = std::size_t{1} << 20, .timeout = timeout, .past_proxies = near});
+        r, {.most_body = std::size_t{1} << 20, .timeout = timeout, .past_proxies = is_near});
     if (x.got.status == 0)
         throw error(errc::io, {.file = r.to.scheme + "://" + host_of(r.to),
                                .expected = "an answer with credentials",
