@@ -26,7 +26,7 @@ namespace cairn::detail {
 /// @param at    Byte of the box, as elements of `type`, that the stretch begins with. Begin and end
 ///              are those of elements.
 /// @param read  Reads a plan: `read(plan, target)`, and returns when all of it has been read.
-/// @param near  Of `stored`.
+/// @param order  Of `stored`.
 /// @throws error errc::missing_key unless the chunks hold each of these elements once
 template <class Read>
 void read_flat_range(const std::string& fqn, const chunk_list& stored, const chunk_order& order,
