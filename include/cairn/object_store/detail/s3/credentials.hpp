@@ -4,10 +4,10 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/object_store/detail/s3/aws_environment.hpp>
+#include <cairn/object_store/detail/s3/one_per_process.hpp>
 #include <cairn/object_store/detail/s3/sender.hpp>
 #include <cairn/object_store/s3_credentials.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -59,7 +59,7 @@ private:
     aws_environment environment_;
     sender send_;
     clock now_;
-    std::atomic<state*> state_;
+    one_per_process<state> state_;
 };
 
 }  // namespace cairn::detail::s3

@@ -6,32 +6,38 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 namespace cairn::detail::s3 {
 
-/// What a forked child makes for itself: of its parent's, locks may be held, and threads and
-/// connections are missing. That one is left as it is.
-/// @tparam T  Has a member `home`, a `home_process`.
+/// What a forked child makes for itself: of its parent's, locks may be held that nobody there will
+/// release, and threads and connections are missing. That one is left as it is.
 template <class T>
 class one_per_process {
 public:
-    explicit one_per_process(std::unique_ptr<T> first) : it_(first.release()) {}
+    explicit one_per_process(std::unique_ptr<T> first) : now_(new made{std::move(first)}) {}
     one_per_process(one_per_process&&) = delete;
     ~one_per_process() {
-        if (auto* const t = it_.load(); t->home.is_this()) delete t;
+        if (auto* const m = now_.load(); m->home.is_this()) delete m;
     }
     /// @param make  Makes another one, as a `std::unique_ptr`.
     template <class Make>
     T& here(const Make& make) {
-        auto* t = it_.load();
-        if (t->home.is_this()) return *t;
-        std::unique_ptr<T> fresh = make();
-        if (it_.compare_exchange_strong(t, fresh.get())) return *fresh.release();
-        return *t;
+        auto* m = now_.load();
+        if (m->home.is_this()) return *m->it;
+        std::unique_ptr<made> fresh(new made{make(), m});
+        if (now_.compare_exchange_strong(m, fresh.get())) return *fresh.release()->it;
+        return *m->it;
     }
 
 private:
-    std::atomic<T*> it_;
+    struct made {
+        std::unique_ptr<T> it;
+        made* of_parent = nullptr;  ///< It is not lost, for those who look for leaks.
+        home_process home{};
+    };
+
+    std::atomic<made*> now_;
 };
 
 }  // namespace cairn::detail::s3

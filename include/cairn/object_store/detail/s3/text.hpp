@@ -4,8 +4,12 @@
 
 #include <cairn/detail/cxx20.hpp>
 
+#include <charconv>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace cairn::detail::s3 {
 
@@ -23,6 +27,14 @@ inline std::string_view trimmed(std::string_view s) noexcept {
     auto const begin = s.find_first_not_of(blanks);
     if (begin == s.npos) return {};
     return s.substr(begin, s.find_last_not_of(blanks) - begin + 1);
+}
+
+/// Returns the number that a text is; nothing if it is none.
+inline std::optional<std::uint64_t> number_in(std::string_view s) noexcept {
+    std::uint64_t n = 0;
+    auto const [end, e] = std::from_chars(s.data(), s.data() + s.size(), n);
+    if (e != std::errc() || end != s.data() + s.size()) return {};
+    return n;
 }
 
 constexpr bool is_digit(char c) noexcept {

@@ -26,6 +26,12 @@ CAIRN_DECL url parse_url(std::string_view text, std::string_view from);
 /// and does not end with it.
 CAIRN_DECL url parse_endpoint(std::string_view text, std::string_view from);
 
+/// Whether a host is an address, however it is written there.
+CAIRN_DECL bool is_address(const std::string& host, const char* address);
+/// Whether a host is this one, by its address, not by its text: `127.0.0.1.example.com` is
+/// somewhere else.
+CAIRN_DECL bool is_loopback(const std::string& host);
+
 /// A bucket, and what the keys in it begin with: empty or without `/` at its ends.
 struct bucket_and_prefix {
     std::string bucket{};

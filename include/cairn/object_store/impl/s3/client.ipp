@@ -5,6 +5,7 @@
 #include <cairn/object_store/detail/s3/client.hpp>
 
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
@@ -19,7 +20,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -28,7 +28,6 @@ namespace cairn::detail::s3 {
 
 /// What is known of one call beside its answer.
 struct client::trying {
-    std::optional<std::chrono::steady_clock::time_point> until{};  ///< Since the first failure.
     std::string region{};  ///< The latest try was signed for.
     std::size_t tries = 0;
     bool in_doubt = false;
@@ -49,8 +48,7 @@ CAIRN_DECL client::client(const store_settings& s)
 
 /// Of a service that hands out credentials.
 CAIRN_DECL response client::ask(const request& r, std::chrono::milliseconds timeout) {
-    bool const is_near = r.to.host == "localhost" || r.to.host.starts_with("127.") ||
-                         r.to.host.starts_with("169.254.") || r.to.host.starts_with("[::1]") ||
+    bool const is_near = is_loopback(r.to.host) || r.to.host.starts_with("169.254.") ||
                          lower_case(r.to.host).starts_with("[fe80:") ||
                          lower_case(r.to.host).starts_with("[fd00:ec2::");
     auto x = http_.send(
@@ -228,12 +226,9 @@ inline bool is_transient(const answer& a) {
 }
 
 CAIRN_DECL answer client::send(const call& c) {
-    using clock = std::chrono::steady_clock;
     trying t;
-    auto const patience = c.retry_for.value_or(s_.options.retry_for);
-    std::optional<std::minstd_rand> dice;
-    constexpr std::chrono::milliseconds longest_pause{5000};
-    for (std::chrono::milliseconds most{100};; most = std::min(2 * most, longest_pause)) {
+    retries patience(c.retry_for.value_or(s_.options.retry_for));
+    for (;;) {
         answer a;
         try {
             a = try_once(c, t);
@@ -251,20 +246,15 @@ CAIRN_DECL answer client::send(const call& c) {
             continue;
         }
         if (!is_transient(a)) return a;
-        if (!dice) dice.emplace(std::random_device{}());
-        std::chrono::milliseconds pause(
-            std::uniform_int_distribution<std::int64_t>(0, most.count())(*dice));
-        std::string const asked(a.got.header("retry-after"));
-        if (asked.size() < 4 && std::all_of(asked.begin(), asked.end(), is_digit) && !asked.empty())
-            pause += std::chrono::seconds(std::stoi(asked));
-        if (!t.until) t.until = clock::now() + patience;
-        if (clock::now() + pause > *t.until) return a;
+        auto const asked = number_in(a.got.header("retry-after")).value_or(0);
+        auto const again = patience.next(std::chrono::seconds(asked < 1000 ? asked : 0));
+        if (!again) return a;
         ++retries_;
         // In pieces: whoever destroys an upload waits for this.
-        for (auto const end = clock::now() + pause; clock::now() < end;) {
+        while (retries::clock::now() < *again) {
             if (c.stop != nullptr && *c.stop) return a;
-            std::this_thread::sleep_for(
-                std::min<clock::duration>(end - clock::now(), std::chrono::milliseconds(20)));
+            std::this_thread::sleep_for(std::min<retries::clock::duration>(
+                *again - retries::clock::now(), std::chrono::milliseconds(20)));
         }
     }
 }

@@ -10,31 +10,15 @@
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <cstring>
+#include <string>
 #include <string_view>
 
 namespace cairn::detail::s3 {
 
-/// Whether what is sent there without TLS stays on this host. By the address, not by its text:
-/// `127.0.0.1.example.com` is somewhere else.
+/// Whether what is sent there without TLS stays on this host.
 inline bool is_agent_address(const std::string& host) {
-    if (host == "localhost") return true;
-    ::in_addr v4{};
-    if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) {
-        auto const number = ntohl(v4.s_addr);
-        return number >> 24 == 127 || number == 0xa9feaa02 || number == 0xa9feaa17;
-    }
-    if (!host.starts_with('[')) return false;
-    auto const is = [&](const char* other) {
-        ::in6_addr a{}, b{};
-        return ::inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &a) == 1 &&
-               ::inet_pton(AF_INET6, other, &b) == 1 && std::memcmp(&a, &b, sizeof a) == 0;
-    };
-    return is("::1") || is("fd00:ec2::23");
+    return is_loopback(host) || is_address(host, "169.254.170.2") ||
+           is_address(host, "169.254.170.23") || is_address(host, "fd00:ec2::23");
 }
 
 CAIRN_DECL std::optional<s3_credentials> container_credentials(const aws_environment& e,

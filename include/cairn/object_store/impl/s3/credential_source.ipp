@@ -4,8 +4,6 @@
 
 #include <cairn/object_store/detail/s3/credentials.hpp>
 
-#include <cairn/detail/forks.hpp>
-
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -14,12 +12,8 @@
 
 namespace cairn::detail::s3 {
 
-/// Of one process: a forked child has another one, and never touches that of its parent, whose
-/// locks may be held for ever there.
+/// Of one process.
 struct credential_source::state {
-    home_process home{};
-    state* of_parent = nullptr;
-
     std::mutex m{};
     std::condition_variable done{};
     std::shared_ptr<const s3_credentials> current{};
@@ -40,18 +34,13 @@ CAIRN_DECL bool is_about_expiry(std::string_view code) noexcept {
 CAIRN_DECL credential_source::credential_source(std::optional<s3_credentials> given,
                                                 aws_environment e, sender send, clock now)
     : given_(given ? std::make_shared<const s3_credentials>(*std::move(given)) : nullptr),
-      environment_(std::move(e)), send_(std::move(send)), now_(std::move(now)), state_(new state) {}
+      environment_(std::move(e)), send_(std::move(send)), now_(std::move(now)),
+      state_(std::make_unique<state>()) {}
 
-CAIRN_DECL credential_source::~credential_source() {
-    if (auto* const s = state_.load(); s->home.is_this()) delete s;
-}
+CAIRN_DECL credential_source::~credential_source() = default;
 
 CAIRN_DECL credential_source::state& credential_source::here() {
-    auto* s = state_.load();
-    if (s->home.is_this()) return *s;
-    auto mine = std::make_unique<state>();
-    mine->of_parent = s;
-    return state_.compare_exchange_strong(s, mine.get()) ? *mine.release() : *s;
+    return state_.here([] { return std::make_unique<state>(); });
 }
 
 CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::get() {

@@ -8,6 +8,7 @@
 #include <cairn/detail/forks.hpp>
 #include <cairn/object_store/detail/s3/curl_library.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
 
 #include <curl/curl.h>
 
@@ -67,9 +68,7 @@ struct http::exchange {
         auto const colon = line.find(':');
         constexpr std::size_t most_headers = 200;
         if (colon == line.npos || result.got.headers.size() == most_headers) return;
-        std::string name(line.substr(0, colon));
-        for (char& c : name)
-            if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        auto name = lower_case(line.substr(0, colon));
         auto value = line.substr(colon + 1);
         while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
         result.got.headers.emplace_back(std::move(name), value);

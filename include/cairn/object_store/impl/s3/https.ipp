@@ -5,18 +5,15 @@
 #include <cairn/object_store/https.hpp>
 
 #include <cairn/detail/fits_in.hpp>
-#include <cairn/detail/forks.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/one_per_process.hpp>
+#include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
 
-#include <algorithm>
-#include <charconv>
 #include <memory>
-#include <random>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -35,31 +32,23 @@ struct https_store::state {
         : base(std::move(u)), options(std::move(o)), connections(connect()) {}
 
     detail::s3::http& wire() {
-        return connections.here([this] { return connect(); }).wire;
+        return connections.here([this] { return connect(); });
     }
     bool may_go_to(const detail::s3::origin& to) const {
-        return to.scheme == "https" ||
-               (to.scheme == "http" && is_loopback(to.host) && base.to.scheme == "http");
-    }
-    static bool is_loopback(std::string_view host) {
-        return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+        return to.scheme == "https" || (to.scheme == "http" && detail::s3::is_loopback(to.host) &&
+                                        base.to.scheme == "http");
     }
 
     url base;  ///< Its path is that of the first store.
     https_options options;
 
 private:
-    struct local {
-        explicit local(detail::s3::http_options o) : wire(std::move(o)) {}
-        detail::home_process home{};
-        detail::s3::http wire;
-    };
-    std::unique_ptr<local> connect() const {
-        return std::make_unique<local>(detail::s3::http_options{
+    std::unique_ptr<detail::s3::http> connect() const {
+        return std::make_unique<detail::s3::http>(detail::s3::http_options{
             options.connect_timeout, options.stall_timeout, options.ca_file});
     }
 
-    detail::s3::one_per_process<local> connections;
+    detail::s3::one_per_process<detail::s3::http> connections;
 };
 
 /// A file that was opened. What redirections led to may be for a while only.
@@ -70,18 +59,16 @@ struct https_store::found {
     /// Asks for a range of bytes, following redirections.
     /// @throws error if there is no answer, or one that is a failure
     response get(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
-        auto const until = std::chrono::steady_clock::now() + s->options.retry_for;
-        for (std::chrono::milliseconds pause{100};; pause = std::min(pause * 2, most_pause)) {
+        for (detail::s3::retries patience(s->options.retry_for);;) {
             auto r = follow(first, last, into);
             bool const may_pass =
                 r.got.status == 0 ? !r.hopeless : r.got.status == 429 || r.got.status >= 500;
-            if (!may_pass || std::chrono::steady_clock::now() + pause > until) {
+            auto const again = may_pass ? patience.next() : std::nullopt;
+            if (!again) {
                 if (r.got.status == 0) throw failed("no answer: " + r.failure);
                 return std::move(r.got);
             }
-            thread_local std::minstd_rand random{std::random_device{}()};
-            std::this_thread::sleep_for(pause * std::uniform_int_distribution<>(50, 100)(random) /
-                                        100);
+            std::this_thread::sleep_until(*again);
         }
     }
     state::result follow(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
@@ -143,11 +130,7 @@ struct https_store::found {
         auto const text = r.header("content-range");
         auto const slash = text.rfind('/');
         if (slash == text.npos) return {};
-        std::uint64_t n = 0;
-        auto const end = text.data() + text.size();
-        auto const [stop, e] = std::from_chars(text.data() + slash + 1, end, n);
-        if (e != std::errc() || stop != end) return {};
-        return n;
+        return detail::s3::number_in(text.substr(slash + 1));
     }
     /// What tells one version of a file from another.
     static std::string version_of(const response& r) {
@@ -160,7 +143,6 @@ struct https_store::found {
         return error(errc::io, {.file = described, .expected = "the file", .found = why});
     }
 
-    static constexpr std::chrono::milliseconds most_pause{5000};
     static constexpr int most_redirections = 8;
     static constexpr std::size_t most_body = 64 << 10;
 
@@ -173,7 +155,7 @@ struct https_store::found {
 CAIRN_DECL https_store::https_store(const std::string& url, https_options options) {
     auto base = detail::s3::parse_endpoint(url, "an https_store");
     prefix_ = std::exchange(base.path, {});
-    if (base.to.scheme == "http" && !state::is_loopback(base.to.host))
+    if (base.to.scheme == "http" && !detail::s3::is_loopback(base.to.host))
         throw error(errc::invalid_argument,
                     {.expected = "https://…", .found = "http://" + base.to.host + "/…"});
     s_ = std::make_shared<state>(std::move(base), std::move(options));

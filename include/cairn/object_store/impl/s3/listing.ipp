@@ -9,7 +9,6 @@
 #include <cairn/object_store/detail/s3/utc_time.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -100,9 +99,10 @@ CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
             listed_object o;
             o.key = page.key(t, "Key");
             auto const size = text_in(t, "Size");
-            auto const [end, e] = std::from_chars(size.data(), size.data() + size.size(), o.size);
-            if (e != std::errc() || end != size.data() + size.size() || !o.key.starts_with(prefix))
+            auto const bytes = number_in(size);
+            if (!bytes || !o.key.starts_with(prefix))
                 throw no_listing(list, "an object '" + o.key + "' of " + size + " bytes");
+            o.size = *bytes;
             o.modified = parse_utc_time(text_in(t, "LastModified"));
             out.objects.push_back(std::move(o));
         });

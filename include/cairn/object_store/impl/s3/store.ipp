@@ -8,16 +8,15 @@
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/listing.hpp>
 #include <cairn/object_store/detail/s3/shared.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/upload.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
 #include <cairn/object_store/impl/s3/handles.ipp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <mutex>
 #include <set>
-#include <system_error>
 #include <utility>
 
 namespace cairn {
@@ -79,18 +78,19 @@ struct s3_store::impl {
             return {};
         }
     }
-    static void remove_object(const s3_store& at, const std::string& key) {
+    /// What is not there is removed.
+    static void remove(const s3_store& at, const detail::s3::call& c) {
         auto& requests = at.s_->here().requests;
-        auto const c = about(at, "DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
         if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
     }
+    static void remove_object(const s3_store& at, const std::string& key) {
+        remove(at, about(at, "DELETE", key, "s3:DeleteObject"));
+    }
     static void end_upload(const s3_store& at, const std::string& key, const std::string& id) {
-        auto& requests = at.s_->here().requests;
         auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
         c.query = {{"uploadId", id}};
-        auto const a = requests.send(c);
-        if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
+        remove(at, c);
     }
     static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
@@ -164,14 +164,13 @@ CAIRN_DECL s3_store::reader s3_store::open(std::string_view name) {
     auto const there = impl::head(*this, key);
     if (!there) throw error(errc::not_found, {.file = describe(name), .found = "no such object"});
     auto const length = there->header("content-length");
-    std::uint64_t size = 0;
-    auto const [end, e] = std::from_chars(length.data(), length.data() + length.size(), size);
-    if (length.empty() || e != std::errc() || end != length.data() + length.size())
+    auto const size = detail::s3::number_in(length);
+    if (!size)
         throw error(errc::corrupt, {.file = describe(name),
                                     .expected = "an answer with the object's size",
                                     .found = "the size '" + std::string(length) + "'"});
     return reader(std::make_unique<reader::state>(
-        reader::state{s_, std::move(key), size, std::string(there->header("etag"))}));
+        reader::state{s_, std::move(key), *size, std::string(there->header("etag"))}));
 }
 
 CAIRN_DECL object_tag s3_store::tag(std::string_view name) {

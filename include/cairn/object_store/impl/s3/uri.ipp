@@ -8,8 +8,13 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 namespace cairn::detail::s3 {
 
@@ -127,6 +132,23 @@ CAIRN_DECL void check_bucket(std::string_view name) {
                 {.expected = "the name of a bucket: 3 to 255 letters, digits, '-', '_' and '.', "
                              "with a letter or digit at both ends",
                  .found = "'" + shortened(name, 80) + "'"});
+}
+
+CAIRN_DECL bool is_address(const std::string& host, const char* address) {
+    ::in_addr a{}, b{};
+    if (::inet_pton(AF_INET, host.c_str(), &a) == 1)
+        return ::inet_pton(AF_INET, address, &b) == 1 && a.s_addr == b.s_addr;
+    if (!host.starts_with('[')) return false;
+    ::in6_addr c{}, d{};
+    return ::inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &c) == 1 &&
+           ::inet_pton(AF_INET6, address, &d) == 1 && std::memcmp(&c, &d, sizeof c) == 0;
+}
+
+CAIRN_DECL bool is_loopback(const std::string& host) {
+    if (host == "localhost") return true;
+    ::in_addr v4{};
+    if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+    return is_address(host, "::1");
 }
 
 CAIRN_DECL bucket_and_prefix parse_s3_uri(std::string_view text) {
