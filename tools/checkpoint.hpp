@@ -140,9 +140,7 @@ private:
     }
 
     const cairn::chunk_order& order_of(const std::string& fqn, const cairn::tensor_metadata& t) {
-        auto const known = orders_.find(fqn);
-        if (known != orders_.end()) return known->second;
-        return orders_.emplace(fqn, cairn::chunk_order(t.chunks)).first->second;
+        return orders_.try_emplace(fqn, t.chunks).first->second;
     }
 
     std::string path_;

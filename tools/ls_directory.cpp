@@ -40,11 +40,8 @@ inline void print_json(const cairn::listed_checkpoint& c) {
 
 /// @return `could_not_run` if nothing in it has to do with checkpoints
 int list_directory(const std::string& directory, bool as_json) {
-    auto const all = [&] {
-        if (!is_url(directory)) return cairn::list_checkpoints(directory);
-        auto place = store_of(directory).at(directory);
-        return cairn::list_checkpoints(place);
-    }();
+    auto place = store_of(directory).at(directory);
+    auto const all = cairn::list_checkpoints(place);
     if (all.empty()) return could_not_run;
     bool first = true;
     if (as_json) std::cout << "[";

@@ -82,8 +82,8 @@ private:
                     begin_instance(value_);
             }
         });
-        if (!m.foreign.members.contains(
-                "planner_data")) {  // otherwise that has the paths, and more
+        // What was kept has the paths, and more.
+        if (!m.foreign.members.contains("planner_data")) {
             name("planner_data");
             paths(m);
         }

@@ -57,9 +57,7 @@ CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, d
 
 CAIRN_DECL const chunk_order& source_pieces::order_of(const std::string& fqn) {
     std::lock_guard const lock(m_);
-    auto const known = orders_.find(fqn);
-    if (known != orders_.end()) return known->second;
-    return orders_.emplace(fqn, chunk_order(meta_.tensor(fqn)->chunks)).first->second;
+    return orders_.try_emplace(fqn, meta_.tensor(fqn)->chunks).first->second;
 }
 
 CAIRN_DECL value source_pieces::read_value(const std::string& fqn) {
