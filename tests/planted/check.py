@@ -15,11 +15,11 @@ import tempfile
 import threading
 import time
 
-from defect import PROGRAMS, chosen
+from defect import PROGRAMS, WITH_SUITES, chosen
 
 LEAST_SECONDS = 60
 TIMES = 5  # so much longer than without a defect
-NOTICED = re.compile(r'\berror: in "([^"]+)"|^FAILED (seed \d+)')  # of Boost.Test; simulated
+NOTICED = re.compile(r'\berror: in "([^"]+)"|^FAILED +(.{1,80})')  # of Boost.Test; others
 ENTERED = re.compile(r'Entering test case "([^"]+)"')
 IN_SUITE = re.compile(r'Entering test suite "([^"]+)"')
 
@@ -33,13 +33,13 @@ class End:
 
 
 def command(build: pathlib.Path, program: str, suites: str) -> list[str]:
-    target, arguments = PROGRAMS[program]
-    if program in ("simulation", "orders"):
-        return [str(build / target), *arguments]
+    line = [word.format(build) for word in PROGRAMS[program][1]]
+    if program not in WITH_SUITES:
+        return line
     if program == "fuzz":
-        return [str(build / target), *arguments, *(["--target", suites] if suites else [])]
+        return line + (["--target", suites] if suites else [])
     only = [f"--run_test={suites}"] if suites else []
-    return [str(build / target), "--log_level=test_suite", "--color_output=no", *only]
+    return [*line, "--log_level=test_suite", "--color_output=no", *only]
 
 
 def run(build: pathlib.Path, program: str, suites: str, limit: float, switch: dict) -> End:

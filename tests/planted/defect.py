@@ -9,19 +9,28 @@ import sys
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 
-# Program -> what ninja builds, and the arguments that it is run with.
-SIMULATE = "tests/simulation/simulate"
-PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
+# Program -> what ninja builds for it, and the command that runs it, in which {} is the build folder.
+PROGRAMS = {name: ([f"tests/{folder}/test_{name}"], [f"{{}}/tests/{folder}/test_{name}"])
+            for name, folder in {
     "catalog": "catalog", "checkpointer": "checkpointer", "comm": "comm",
     "convert": "convert",
-    "corruption": "storage", "detail": "detail",
+    "corruption": "storage", "detail": "detail", "dlpack": "adapters",
     "format": "format", "integration": "integration", "load": "load", "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
     "planner": "planner", "s3": "object_store", "save": "save", "storage": "storage",
-    "system_calls": "storage", "tensor": "tensor", "tools": "tools"}.items()}
-PROGRAMS["fuzz"] = ("tests/fuzz/mutate", ["--corpus", str(ROOT / "tests/fuzz/corpus")])
-PROGRAMS["simulation"] = (SIMULATE, ["--seeds", "400"])
-PROGRAMS["orders"] = (SIMULATE, ["--orders", "--bound", "0"])
+    "system_calls": "storage", "tensor": "tensor", "threads_of_processes": "integration",
+    "tools": "tools"}.items()}
+# Takes the names of suites.
+WITH_SUITES = {*PROGRAMS, "fuzz"}
+FUZZ, SIMULATE = "tests/fuzz/mutate", "tests/simulation/simulate"
+PROGRAMS["fuzz"] = ([FUZZ], ["{}/" + FUZZ, "--corpus", str(ROOT / "tests/fuzz/corpus")])
+PROGRAMS["simulation"] = ([SIMULATE], ["{}/" + SIMULATE, "--seeds", "400"])
+PROGRAMS["orders"] = ([SIMULATE], ["{}/" + SIMULATE, "--orders", "--bound", "0"])
+TOOL, FIXTURES = "tools/cairn", "tests/tools/fixtures"
+for script in "tool", "odd_content":
+    PROGRAMS[script] = ([TOOL, FIXTURES], [sys.executable, str(ROOT / f"tests/tools/{script}.py"),
+                                           "{}/" + TOOL, "{}/" + FIXTURES,
+                                           str(ROOT / "tests/golden")])
 
 
 @dataclasses.dataclass
@@ -59,8 +68,9 @@ def all_defects() -> list[Defect]:
     names = [d.name for d in found]
     for d in found:
         assert names.count(d.name) == 1, f"two defects are named {d.name}"
-        for program, _ in d.programs():
+        for program, suites in d.programs():
             assert program in PROGRAMS, f"{d.name}: no program {program}"
+            assert not suites or program in WITH_SUITES, f"{d.name}: {program} has no suites"
     return found
 
 

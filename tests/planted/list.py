@@ -13,7 +13,8 @@ def main() -> int:
     targets = patterns[:1] == ["--targets"]
     defects = chosen(patterns[1:] if targets else patterns)
     if targets:
-        print("\n".join(sorted({PROGRAMS[p][0] for d in defects for p, _ in d.programs()})))
+        print("\n".join(sorted({target for d in defects for p, _ in d.programs()
+                                for target in PROGRAMS[p][0]})))
         return 0
     for d in defects:
         print(f"{d.name} ({d.file}; {d.by}): {d.wrong}")

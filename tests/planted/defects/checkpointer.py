@@ -164,4 +164,9 @@ DEFECTS = [
            "            warnings.push_back(\"'\" + id",
            "            if (!PLANTED) warnings.push_back(\"'\" + id",
            by="checkpointer", wrong="what was loaded is removed without a word"),
+    Defect("stall-unsaid", "checkpointer/impl/core.ipp",
+           "r.stall = earlier + (std::chrono::steady_clock::now() - from);",
+           "r.stall = PLANTED ? earlier : earlier + (std::chrono::steady_clock::now() - from);",
+           by="checkpointer:checkpointer_failures",
+           wrong="nobody learns how long a save has stopped the training"),
 ]

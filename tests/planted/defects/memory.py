@@ -93,4 +93,17 @@ DEFECTS = [
     Defect("quotas-above-ignored", "detail/impl/usable_cpus.ipp",
            "if (path.empty()) return;", "if (path.empty() || PLANTED) return;",
            by="detail:usable_cpus", wrong="a container's quota is not seen"),
+    Defect("outgrown-slabs-kept", ARENA,
+           "if (room() + free < bytes) return false;",
+           "if (room() + free < bytes) return false; if (PLANTED && room() >= bytes) return true;",
+           by="memory:arenas", wrong="a state that grows takes the memory of all sizes it has had"),
+    Defect("need-of-what-is-asked-for", ARENA,
+           "auto const more = missing(bytes, true); return {more,",
+           "auto const more = PLANTED ? bytes : missing(bytes, true); return {more,",
+           by="memory:arenas", wrong="a plan says another size than is mapped"),
+    Defect("any-device-is-a-cpu", "adapters/dlpack.hpp",
+           "default: break; } throw error(errc::unsupported, {.expected = \"memory of the CPU or",
+           "default: break; } if (PLANTED) return {kDLCPU, 0}; "
+           "throw error(errc::unsupported, {.expected = \"memory of the CPU or",
+           by="dlpack", wrong="memory of an accelerator is given away as that of the CPU"),
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defects of the tool: of the page that `cairn report` writes."""
+"""Defects of the tool: of the page that `cairn report` writes, and of what others print."""
 from defect import Defect
 
 TREEMAP = "tools/report/treemap.hpp"
@@ -38,4 +38,18 @@ DEFECTS = [
     Defect("coordinates-that-are-none", HTML,
            "if (!std::isfinite(d)) d = 0;", "if (!PLANTED && !std::isfinite(d)) d = 0;",
            by="tools:report_text", wrong="a picture has a coordinate nan"),
+    Defect("not-copied-unsaid", "tools/beside.hpp",
+           "not_copied_.push_back(name);", "if (!PLANTED) not_copied_.push_back(name);",
+           by="tool", wrong="reshard succeeds although it leaves files behind"),
+    Defect("values-printed-whole", "tools/diff.cpp",
+           "constexpr std::size_t most = 200, before = 40;",
+           "std::size_t const most = PLANTED ? 1 << 30 : 200, before = 40;",
+           by="tool", wrong="diff prints a megabyte"),
+    Defect("removed-directories-unsaid", "tools/gc.cpp",
+           "if (r.directories != 0)", "if (r.directories != 0 && !PLANTED)",
+           by="tool", wrong="gc says that it has removed nothing"),
+    Defect("names-printed-as-they-are", "tools/ls.cpp",
+           "std::cout << terminal_text(fqn) << \"  \" << type;",
+           "std::cout << (PLANTED ? fqn : terminal_text(fqn)) << \"  \" << type;",
+           by="odd_content", wrong="ls clears the screen"),
 ]
