@@ -99,11 +99,12 @@ std::string save_id_of(const place& p, std::int64_t step) {
     return {};
 }
 /// A save of the run, which keeps the last two.
-void save_and_retain(const place& p, run_memory& run, std::int64_t step) {
+void save_and_retain(const place& p, run_memory& run, std::int64_t step,
+                     const cairn::retention& keep = cairn::last(2)) {
     save_steps(cairn::file_store(p.dir), {step});
     auto const id = save_id_of(p, step);
     run.saves.push_back({"step_" + std::to_string(step), id});
-    (void)retain(p.store(), cairn::last(2), run, id);
+    (void)retain(p.store(), keep, run, id);
 }
 
 /// A run that was thought dead and goes on would otherwise remove the newest of the one that has
@@ -111,13 +112,16 @@ void save_and_retain(const place& p, run_memory& run, std::int64_t step) {
 BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
     place p;
     run_memory run;
+    // What it has read stands for another reason.
+    auto const keep = cairn::last(2) | cairn::protect({"step_1"});
     save_steps(cairn::file_store(p.dir), {1});
     run.read[save_id_of(p, 1)] = {++run.reads, run.saves.size()};
-    save_and_retain(p, run, 2);
-    save_and_retain(p, run, 3);
+    save_and_retain(p, run, 2, keep);
+    save_and_retain(p, run, 3, keep);
     for (auto const s : {2, 3}) fs::remove_all(p.at(s));
     save_steps(cairn::file_store(p.dir), {8, 9});
-    save_and_retain(p, run, 4);
+    save_and_retain(p, run, 4, keep);
+    BOOST_TEST(p.stands(1));
     BOOST_TEST(p.stands(9));
     BOOST_TEST(p.stands(4));
 }
