@@ -246,6 +246,23 @@ BOOST_AUTO_TEST_CASE(a_second_rank_0_stops_a_group_that_is_complete) {
     BOOST_CHECK_THROW(mine.check_alone(), cairn::error);
 }
 
+/// Some file systems change the number of a file while it is there.
+BOOST_AUTO_TEST_CASE(a_file_of_ranks_with_another_number_is_the_same) {
+    namespace fs = std::filesystem;
+    support::scratch const place;
+    auto const d = place.dir.string(), file = d + "/cairn-run.group", copy = d + "/copy";
+    tcp_id const id{{{"127.0.0.1", 1}}, {}}, another{{{"127.0.0.1", 2}}, {}};
+    for (auto const& there : {id, another}) {
+        {
+            cairn::detail::rendezvous_file mine(d, "run", 0);
+            mine.write(id);
+            std::ofstream(copy) << there.text() << "\n";
+            fs::rename(copy, file);
+        }
+        BOOST_TEST(fs::exists(file) == (there.text() == another.text()));
+    }
+}
+
 /// Jobs of one host each, on two hosts that share a directory, numbered alike by their launchers.
 BOOST_AUTO_TEST_CASE(names_of_jobs_of_one_host_have_the_host_in_them) {
     char host[256] = {};

@@ -6,7 +6,9 @@
 
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
+#include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/load.hpp>
+#include <cairn/object_store/detail/write_back.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
@@ -93,16 +95,22 @@ BOOST_AUTO_TEST_CASE(a_save_that_syncs_nothing_calls_nothing_that_does) {
 }
 
 BOOST_AUTO_TEST_CASE(an_error_of_a_sync_that_does_not_exist_names_the_option) {
+    auto const names_it = [](const cairn::error& x) {
+        BOOST_TEST_INFO(x.what());
+        return std::string(x.what()).find("sync_files = false") != std::string::npos;
+    };
     for (int const e : {EINVAL, ENOSYS, EOPNOTSUPP}) {
         support::scratch dir;
         watching const w(dir.dir.string());
         w.s.before = [e](std::string_view what, const std::string& path, std::uint64_t) {
-            return what == "fsync" && fs::is_regular_file(path) ? e : 0;
+            return syncs(what) && fs::is_regular_file(path) ? e : 0;
         };
-        BOOST_CHECK_EXCEPTION(
-            save_to((dir.dir / "c").string()), cairn::error, [](const cairn::error& x) {
-                return std::string(x.what()).find("sync_files = false") != std::string::npos;
-            });
+        BOOST_CHECK_EXCEPTION(save_to((dir.dir / "c").string()), cairn::error, names_it);
+        // A file that is large enough to be synced while it is written.
+        cairn::file_store buffered(dir.dir, {.direct_writes = false});
+        auto large = buffered.create("large", cairn::detail::write_back::stretch + 1);
+        large.write(0, cairn::byte_vector(cairn::detail::write_back::stretch));
+        BOOST_CHECK_EXCEPTION(large.finish(true), cairn::error, names_it);
     }
 }
 
@@ -155,6 +163,24 @@ BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_synced_is_no_error) {
         };
         BOOST_TEST(save_to(id).warnings.empty());
         BOOST_TEST(is_there(id));
+    }
+}
+
+/// As a place of checkpoints often is, where ranks meet, too.
+BOOST_AUTO_TEST_CASE(ranks_meet_where_nothing_can_be_synced) {
+    for (int const e : {EINVAL, ENOSYS, EOPNOTSUPP, EIO}) {
+        support::scratch dir;
+        watching const w(dir.dir.string());
+        w.s.before = [e](std::string_view what, const std::string&, std::uint64_t) {
+            return what == "fsync" ? e : 0;
+        };
+        cairn::detail::rendezvous_file published(dir.dir.string(), "run", 0);
+        auto const write = [&] { published.write({{{"127.0.0.1", 1}}, {}}); };
+        if (e == EIO)
+            BOOST_CHECK_THROW(write(), cairn::error);
+        else
+            write();
+        BOOST_TEST(fs::exists(dir.dir / "cairn-run.group") == (e != EIO));
     }
 }
 

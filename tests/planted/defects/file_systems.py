@@ -50,6 +50,10 @@ DEFECTS = [
            "return e == EINVAL || ((e == ENOSYS || e == EOPNOTSUPP) && !PLANTED);",
            by="system_calls:limited_file_systems",
            wrong="where directories have no fsync nobody saves, and nobody is told how to"),
+    Defect("large-file-that-cannot-sync-unexplained", "object_store/impl/write_back.ipp",
+           "if (!cannot_sync(e)) return e;", "if (!cannot_sync(e) || PLANTED) return e;",
+           by="system_calls:limited_file_systems",
+           wrong="a save of large files does not say how to save where nothing can be synced"),
     Defect("tag-of-a-file-number", FILE,
            "return {std::to_string(s.st_size) + \"-\" +",
            "return {(PLANTED ? std::to_string(s.st_ino) : std::string()) + "
@@ -61,6 +65,18 @@ DEFECTS = [
            "bool is_there() const { if (PLANTED) return detail::names_it(fd.get(), path);",
            by="object_store:file",
            wrong="where numbers of files change a whole file counts as removed"),
+    Defect("ranks-meet-by-file-numbers", "comm/detail/tcp/rendezvous_file.hpp",
+           "return text && contents() == text;",
+           "struct stat a {}, b{}; if (PLANTED) return ::fstat(descriptor, &a) == 0 && "
+           "::lstat(path_.c_str(), &b) == 0 && a.st_ino == b.st_ino; "
+           "return text && contents() == text;",
+           by="comm:bootstrap",
+           wrong="where numbers of files change rank 0 tries without end to replace an old file"),
+    Defect("ranks-meet-where-syncs-work", "comm/detail/tcp/rendezvous_file.hpp",
+           "return ::fsync(descriptor) == 0 || errno == EINVAL ||",
+           "return ::fsync(descriptor) == 0 || (errno == EINVAL && !PLANTED) ||",
+           by="system_calls:limited_file_systems",
+           wrong="no job starts in a directory that cannot be synced"),
     Defect("stays-stale-is-not-there", "object_store/read_whole.hpp",
            "throw error(errc::io, std::move(where)); } } std::this_thread",
            "throw error(PLANTED ? errc::not_found : errc::io, std::move(where)); } } "

@@ -31,7 +31,10 @@ CAIRN_DECL int write_back::wrote(int fd, std::uint64_t n) noexcept {
             return errno;
         how_ = whole;
     }
-    return retry_interrupted([&] { return ::fdatasync(fd); }) == 0 ? 0 : errno;
+    int const e = retry_interrupted([&] { return ::fdatasync(fd); }) == 0 ? 0 : errno;
+    if (!cannot_sync(e)) return e;
+    how_ = off;  // the file is synced as a whole, and that is an error with a remedy
+    return 0;
 }
 
 CAIRN_DECL bool write_back::has_ranges(int fd) noexcept {

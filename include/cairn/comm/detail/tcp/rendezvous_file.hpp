@@ -56,7 +56,7 @@ public:
     }
     rendezvous_file(rendezvous_file&&) = delete;
     ~rendezvous_file() {
-        if (is(mine_.get(), path_)) ::unlink(path_.c_str());
+        if (is_at_path(mine_.get())) ::unlink(path_.c_str());
     }
 
     /// Replaces a file left by an earlier run.
@@ -69,7 +69,7 @@ public:
         size_ = text.size();
         auto const written =
             without_sigxfsz([&] { return ::write(mine_.get(), text.data(), text.size()); });
-        bool ok = written == static_cast<ssize_t>(text.size()) && ::fsync(mine_.get()) == 0;
+        bool ok = written == static_cast<ssize_t>(text.size()) && sync(mine_.get());
         ::flock(mine_.get(), LOCK_EX | LOCK_NB);  // file systems without locks do without
         while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
             if (errno != EEXIST) {  // the file system has no hard links
@@ -144,12 +144,22 @@ private:
     }
     /// Returns nothing if the file does not exist; an empty text if it cannot be read.
     std::optional<std::string> contents(struct stat* s = nullptr) const {
-        std::string text(8192, '\0');
         auto const fd = open(O_RDONLY);
         if (fd.get() < 0 || (s != nullptr && ::fstat(fd.get(), s) != 0)) return {};
-        auto const n = ::read(fd.get(), text.data(), text.size());
-        text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+        return text_of(fd.get()).value_or("");
+    }
+    /// Returns nothing if it cannot be read.
+    static std::optional<std::string> text_of(int descriptor) {
+        std::string text(8192, '\0');
+        auto const n = ::pread(descriptor, text.data(), text.size(), 0);
+        if (n < 0) return {};
+        text.resize(static_cast<std::size_t>(n));
         return text;
+    }
+    /// @return False with an errno; true where the file system cannot sync.
+    static bool sync(int descriptor) {
+        return ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOSYS ||
+               errno == EOPNOTSUPP;
     }
     error shared(std::string_view with) const {
         return {errc::already_exists,
@@ -159,19 +169,18 @@ private:
                           std::string(with.substr(0, std::min<std::size_t>(with.find('\n'), 300))),
                  .remedy = own_place}};
     }
-    /// Whether a path names the file of an open descriptor.
-    static bool is(int descriptor, const std::string& path) {
-        struct stat a {
-        }, b{};
-        return ::fstat(descriptor, &a) == 0 && ::lstat(path.c_str(), &b) == 0 &&
-               a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    /// Whether the file still has its name. Its text shows that, which is that of one run alone:
+    /// file systems may change the numbers of files.
+    bool is_at_path(int descriptor) const {
+        auto const text = text_of(descriptor);
+        return text && contents() == text;
     }
     /// @return Whether no file is in use.
     bool remove_stale() const {
         auto const old = open(O_RDONLY);
         if (old.get() < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
         bool const used = ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        if (!used && is(old.get(), path_)) ::unlink(path_.c_str());
+        if (!used && is_at_path(old.get())) ::unlink(path_.c_str());
         return !used;
     }
     error failed(std::string expected) const {
