@@ -91,6 +91,8 @@ def run_in(folder: str, line: list[str], program: str, limit: float, switch: dic
         return End(True, where, seconds)
     if late.is_set():
         return End(True, f"{where} (hangs)", seconds)
+    if last.startswith("Test setup error"):  # of Boost.Test: there is no such suite
+        sys.exit(f"{program}: {last}")
     if process.returncode != 0:
         how = f"signal {-process.returncode}" if process.returncode < 0 \
             else f"exit status {process.returncode}"

@@ -9,7 +9,7 @@ import sys
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
 
-# Program -> what ninja builds for it, and the command that runs it, in which {} is the build folder.
+# Program -> what ninja builds for it, and the command that runs it; {} there is the build folder.
 PROGRAMS = {name: ([f"tests/{folder}/test_{name}"], [f"{{}}/tests/{folder}/test_{name}"])
             for name, folder in {
     "catalog": "catalog", "checkpointer": "checkpointer", "comm": "comm",

@@ -86,11 +86,11 @@ DEFECTS = [
            "if (auto as_tensor = number_as_tensor(*v, stored->type, stored->shape))",
            "if (auto as_tensor = number_as_tensor(*v, stored->type, stored->shape); "
            "as_tensor && !PLANTED)",
-           by="load:numbers", wrong="lr that PyTorch keeps as a tensor does not load"),
+           by="load:numbers_and_tensors", wrong="lr that PyTorch keeps as a tensor does not load"),
     Defect("numbers-do-not-load-into-tensors", LOAD,
            "if (auto as_value = tensor_as_number(*t))",
            "if (auto as_value = tensor_as_number(*t); as_value && !PLANTED)",
-           by="load:numbers", wrong="a number does not load into a tensor of one element"),
+           by="load:numbers_and_tensors", wrong="a number does not load into a tensor of one element"),
     Defect("groups-in-order-of-strings", "models/impl/match_groups.ipp",
            "return is_number(a) && a.size() != b.size() ?",
            "return is_number(a) && a.size() != b.size() && !PLANTED ?",
