@@ -77,12 +77,14 @@ BOOST_AUTO_TEST_CASE(metadata_without_the_pickle_is_none_of_pytorchs) {
 }
 
 BOOST_AUTO_TEST_CASE(every_byte_changed_is_noticed) {
-    saved const s(false);
-    auto const bytes = metadata_bytes(s.store);
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        auto damaged = bytes;
-        damaged[i] ^= std::byte{1};
-        BOOST_CHECK_THROW((void)native::parse_metadata_file(damaged), cairn::error);
+    for (bool const with_pickle : {false, true}) {
+        saved const s(with_pickle);
+        auto const bytes = metadata_bytes(s.store);
+        for (std::size_t i = 0; i < bytes.size(); ++i) {
+            auto damaged = bytes;
+            damaged[i] ^= std::byte{1};
+            BOOST_CHECK_THROW((void)native::parse_metadata_file(damaged), cairn::error);
+        }
     }
 }
 

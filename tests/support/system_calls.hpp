@@ -203,6 +203,8 @@ int __real_fstatat(int, const char*, struct stat*, int);
 int __real_fstatat64(int, const char*, struct stat*, int);
 struct dirent* __real_readdir(DIR*);
 struct dirent* __real_readdir64(DIR*);
+int __real_mkostemp(char*, int);
+int __real_mkostemp64(char*, int);
 DIR* __real_opendir(const char*);
 int __real_closedir(DIR*);
 int __real_close(int);
@@ -255,6 +257,13 @@ CAIRN_WRAP_OPEN(open64)
     }
 CAIRN_WRAP_OPENAT(openat)
 CAIRN_WRAP_OPENAT(openat64)
+
+int __wrap_mkostemp(char* path, int flags) {
+    return cairn_opened(__real_mkostemp(path, flags), path, flags);
+}
+int __wrap_mkostemp64(char* path, int flags) {
+    return cairn_opened(__real_mkostemp64(path, flags), path, flags);
+}
 
 #define CAIRN_WRAP_PWRITE(NAME)                                                        \
     ssize_t __wrap_##NAME(int fd, const void* b, size_t n, off_t at) {                 \
