@@ -129,9 +129,10 @@ BOOST_AUTO_TEST_CASE(direct_writes_are_the_parents_alone) {
     auto const child = ::fork();
     if (child == 0) {
         try {
-            { auto const gone = std::move(h); }
             auto own = store.create("other", bytes.size());
-            own.write(0, bytes);
+            own.write(0, cairn::byte_span(bytes).first(slab / 2));
+            { auto const gone = std::move(h); }  // whose memory is not where that of `own` is
+            own.write(slab / 2, cairn::byte_span(bytes).subspan(slab / 2));
             own.finish(true);
             ::_exit(cairn::read_whole(store, "other") == bytes ? 0 : 1);
         } catch (const std::exception&) {
