@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cairn launch, and programs under it, torchrun and mpirun.
 
-    launch.py BUILD
+    launch.py BUILD [CHECKS]...: all checks, or those of these functions
 
 Prints one line a check and `N passed, N failed`. What cannot run here is skipped, and says why.
 """
@@ -383,6 +383,8 @@ def without_a_group(tmp):
 
 
 def main():
+    for name in sys.argv[2:]: globals()[name]()
+    if sys.argv[2:]: return end()
     output()
     unfinished_lines()
     input_of_ranks()

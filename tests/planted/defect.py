@@ -32,6 +32,9 @@ for script in "tool", "odd_content":
                                            "{}/" + TOOL, "{}/" + FIXTURES,
                                            str(ROOT / "tests/golden")])
 
+PROGRAMS["launch"] = ([TOOL], [sys.executable, str(ROOT / "tests/launch/launch.py"), "{}",
+                               "unfinished_lines", "signals"])
+
 
 @dataclasses.dataclass
 class Defect:

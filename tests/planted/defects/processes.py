@@ -5,7 +5,7 @@ from defect import Defect
 DEFECTS = [
     Defect("parents-threads-joined", "detail/own_thread.hpp",
            "if (!home_.is_this()) new", "if (!home_.is_this() && !PLANTED) new",
-           by="threads_of_processes:forks",
+           by="threads_of_processes:forked_groups",
            wrong="a forked child hangs or dies as it ends"),
     Defect("children-keep-descriptors", "detail/impl/forks.ipp",
            "if ((open & 1) != 0) ::close(fd);", "if ((open & 1) != 0 && !PLANTED) ::close(fd);",

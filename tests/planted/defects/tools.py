@@ -52,4 +52,12 @@ DEFECTS = [
            "std::cout << terminal_text(fqn) << \"  \" << type;",
            "std::cout << (PLANTED ? fqn : terminal_text(fqn)) << \"  \" << type;",
            by="odd_content", wrong="ls clears the screen"),
+    Defect("answered-signal-is-a-failure", "tools/launch.cpp",
+           "if ((again || left() == 0) && code_ == 0)",
+           "if ((again || left() == 0 || PLANTED) && code_ == 0)",
+           by="launch", wrong="a preempted job whose ranks have saved and returned 0 has failed"),
+    Defect("timer-of-an-earlier-line", "tools/rank_output.hpp",
+           "if (waiting_ && lines.empty()) return;",
+           "if (waiting_ && (lines.empty() || PLANTED)) return;",
+           by="launch", wrong="whole lines of busy ranks are torn"),
 ]
