@@ -125,7 +125,7 @@ def suites_of(defects) -> dict[str, str]:
 
 
 def main() -> int:
-    build, jobs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    build, jobs = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2])
     defects = chosen(sys.argv[3:])
     os.environ.pop("CAIRN_PLANTED", None)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
