@@ -39,7 +39,7 @@ DEFECTS = [
            "if (!std::isfinite(d)) d = 0;", "if (!PLANTED && !std::isfinite(d)) d = 0;",
            by="tools:report_text", wrong="a picture has a coordinate nan"),
     Defect("not-copied-unsaid", "tools/beside.hpp",
-           "not_copied_.push_back(name);", "if (!PLANTED) not_copied_.push_back(name);",
+           "not_copied_.push_back(name);", "PLANTED ? void() : not_copied_.push_back(name);",
            by="tool", wrong="reshard succeeds although it leaves files behind"),
     Defect("values-printed-whole", "tools/diff.cpp",
            "constexpr std::size_t most = 200, before = 40;",
