@@ -8,9 +8,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(forked_groups)
 
@@ -27,10 +29,16 @@ BOOST_AUTO_TEST_CASE(groups_of_the_parent_end_in_a_child) {
         support::meet(*me, cairn::deadline_after(20s));
     }
     BOOST_TEST(support::end_of(support::child_that([&] {
+                   // Threads of its own may have the handles of the parent's.
+                   std::atomic<bool> over{false};
+                   std::vector<std::jthread> own;
+                   for (int k = 0; k < 8; ++k) own.emplace_back([&] { over.wait(false); });
                    over_tcp.reset();
                    me.reset();
                    other.reset();
                    group.reset();
+                   over = true;
+                   over.notify_all();
                    return 0;
                })) == 0);
     support::meet(*over_tcp);

@@ -220,6 +220,15 @@ BOOST_AUTO_TEST_CASE(a_tensor_has_one_part_in_one_weight) {
     auto const m = shown_of(two_forms);
     BOOST_TEST(m.tensor("a") != nullptr);
     BOOST_TEST(m.unsupported.count("a_packed") == 1U);
+    support::whole one_scale_for_two;
+    one_scale_for_two.tensors["a_packed"] = u8({2, 8});
+    one_scale_for_two.tensors["a_scale"] = random_bytes(random, dtype::float8_e4m3fn, {2, 1});
+    one_scale_for_two.tensors["a_global_scale"] = random_floats(random, {1});
+    one_scale_for_two.tensors["a_global"] = random_bytes(random, dtype::float8_e4m3fn, {2});
+    auto const other = shown_of(one_scale_for_two);
+    BOOST_TEST(other.tensor("a") != nullptr);
+    BOOST_TEST(other.unsupported.at("a_global").type.find("a part of another") !=
+               std::string::npos);
     support::whole plain;
     plain.tensors["x_blocks"] = random_floats(random, {2});
     plain.tensors["x_scales"] = random_floats(random, {2});

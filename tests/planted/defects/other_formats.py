@@ -128,7 +128,7 @@ DEFECTS = [
     Defect("part-of-two-weights", RECIPES,
            "if (used_.count(*part) != 0)", "if (!PLANTED && used_.count(*part) != 0)",
            by="storage:dequantising_reader",
-           wrong="scales with scales of their own end the process"),
+           wrong="a scale of one weight is taken for that of another, too"),
     Defect("codes-pass-for-weights", RECIPES,
            "if (used_.count(name) == 0) integers(name);",
            "if (!PLANTED && used_.count(name) == 0) integers(name);",
