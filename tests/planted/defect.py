@@ -33,7 +33,7 @@ for script in "tool", "odd_content":
                                            str(ROOT / "tests/golden")])
 
 PROGRAMS["launch"] = ([TOOL], [sys.executable, str(ROOT / "tests/launch/launch.py"), "{}",
-                               "unfinished_lines", "signals"])
+                               "signals"])
 
 
 @dataclasses.dataclass

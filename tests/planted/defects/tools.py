@@ -56,8 +56,4 @@ DEFECTS = [
            "if ((again || left() == 0) && code_ == 0)",
            "if ((again || left() == 0 || PLANTED) && code_ == 0)",
            by="launch", wrong="a preempted job whose ranks have saved and returned 0 has failed"),
-    Defect("timer-of-an-earlier-line", "tools/rank_output.hpp",
-           "if (waiting_ && lines.empty()) return;",
-           "if (waiting_ && (lines.empty() || PLANTED)) return;",
-           by="launch", wrong="whole lines of busy ranks are torn"),
 ]
