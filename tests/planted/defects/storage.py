@@ -452,4 +452,8 @@ DEFECTS = [
     Defect("all-begin-with-one-file", "storage/detail/items_by_file.hpp",
            "w.index * files_.size() / w.count", "(PLANTED ? 0 : w.index * files_.size() / w.count)",
            by="storage:items_by_file", wrong="ranks wait for each other to write one file"),
+    Defect("small-items-first", "storage/detail/items_by_file.hpp",
+           "sizes[a] > sizes[b]", "(PLANTED ? sizes[a] < sizes[b] : sizes[a] > sizes[b])",
+           by="storage:items_by_file",
+           wrong="one thread writes the largest tensor when the others have ended"),
 ]
