@@ -456,4 +456,10 @@ DEFECTS = [
            "sizes[a] > sizes[b]", "(PLANTED ? sizes[a] < sizes[b] : sizes[a] > sizes[b])",
            by="storage:items_by_file",
            wrong="one thread writes the largest tensor when the others have ended"),
+    Defect("missing-cached-bytes-accepted", "storage/impl/open_file.ipp",
+           "!file->read_cached(r.at, r.into))", "(!file->read_cached(r.at, r.into) && !PLANTED))",
+           by="storage:cached_reads", wrong="columns that memory has in part are not what is read"),
+    Defect("short-gaps-skipped", "storage/detail/cached_runs.hpp",
+           ">= least_gap;", ">= (PLANTED ? std::uint64_t{1} : least_gap);",
+           by="storage:cached_reads", wrong="a load makes a call for each short row"),
 ]
