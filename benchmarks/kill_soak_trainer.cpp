@@ -4,12 +4,17 @@
 //     kill_soak_trainer train DIR MODE STEPS     one rank of several: resumes, then trains to STEPS
 //     kill_soak_trainer reference STEPS          "step hash loss..." of each step, in one process
 //     kill_soak_trainer check PLACE              prints "step hash" of the checkpoint that stands
+//     kill_soak_trainer export DIR FROM TO HOW   one rank of several: writes a checkpoint as TO
 //
 // MODE: `one` saves into one place, `two` into two in turn, `background` into one place while
 // the next step is computed. Losses go to DIR/losses-RANK, a line for each step.
+// HOW: `rows` and `columns` load it and save it, each rank its own of these; `convert` converts it.
 #include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
 
 #include <boost/asio/use_future.hpp>
 
@@ -38,11 +43,12 @@ using namespace std::chrono_literals;
 constexpr int ranks = 3;
 constexpr std::int64_t rows = 600, columns = 512;
 
-/// The rows of one rank: a weight and its momentum, and the step that they have reached.
+/// The rows, or columns, of one rank: a weight and its momentum, and the step that they have
+/// reached.
 struct model {
-    explicit model(int which)
+    explicit model(int which, int along = 0)
         : rank(which), region(cairn::boxes_of({rows, columns}, cairn::device_mesh::line(ranks),
-                                              {cairn::shard_along{0}}, which)
+                                              {cairn::shard_along{along}}, which)
                                   .at(0)),
           w(static_cast<std::size_t>(region.volume()), 1.0f), momentum(w.size(), 0.0f) {}
     model(model&&) = delete;
@@ -135,18 +141,48 @@ std::optional<std::string> newest(const std::string& dir) {
     return best;
 }
 
-int train(const std::string& dir, const std::string& mode, std::int64_t steps) {
+/// This process as a rank, whose pid others can read.
+cairn::tcp_group join(const std::string& dir) {
     cairn::tcp_options patience;
     patience.join_timeout = 30s;
     auto group = cairn::tcp_group::from_environment(patience);
     if (group.size() != ranks) throw std::runtime_error("start three ranks");
-    auto const rank = std::to_string(group.rank());
-    std::ofstream(dir + "/pid-" + rank) << ::getpid() << std::endl;
+    std::ofstream(dir + "/pid-" + std::to_string(group.rank())) << ::getpid() << std::endl;
+    return group;
+}
+
+/// As the name of the target says: a file of torch.save, safetensors in files of a tensor each, or
+/// a checkpoint.
+int export_to(const std::string& dir, const std::string& from, const std::string& to,
+              const std::string& how) {
+    auto group = join(dir);
+    model m(group.rank(), how == "columns" ? 1 : 0);
+    if (how != "convert") cairn::load(m.state(), from, group);
+    auto const write = [&](auto&&... writer) {
+        if (how == "convert")
+            cairn::convert(from, to, group, std::move(writer)...);
+        else
+            cairn::save(m.state(), to, group, std::move(writer)...);
+    };
+    cairn::safetensors_writer_options o;
+    o.skip_values = true;
+    o.max_file_size = 1'000'000;
+    if (to.ends_with(".pt"))
+        write(cairn::torch_save_writer());
+    else if (to.ends_with("/m"))
+        write(cairn::safetensors_writer(o));
+    else
+        write();
+    return 0;
+}
+
+int train(const std::string& dir, const std::string& mode, std::int64_t steps) {
+    auto group = join(dir);
     model m(group.rank());
     auto const state = m.state();
     if (auto const place = newest(dir)) cairn::load(state, *place, group);
 
-    std::ofstream losses(dir + "/losses-" + rank, std::ios::app);
+    std::ofstream losses(dir + "/losses-" + std::to_string(group.rank()), std::ios::app);
     cairn::save_options options;
     options.exchange_timeout = 10s;
     cairn::pending_save pending;
@@ -173,6 +209,7 @@ int main(int argc, char** argv) {
     std::vector<std::string> const a(argv + 1, argv + argc);
     try {
         if (a.size() == 4 && a[0] == "train") return train(a[1], a[2], std::atoll(argv[4]));
+        if (a.size() == 5 && a[0] == "export") return export_to(a[1], a[2], a[3], a[4]);
         if (a.size() == 2 && a[0] == "reference") return reference(std::atoll(argv[2]));
         if (a.size() == 2 && a[0] == "check") return check(a[1]);
     } catch (const std::exception& e) {

@@ -48,6 +48,7 @@
 #endif
 
 #if CAIRN_SRC_UNIT == 2 || CAIRN_SRC_UNIT == 0
+#include <cairn/object_store/impl/cached_reads.ipp>
 #include <cairn/object_store/impl/direct_reads.ipp>
 #include <cairn/object_store/impl/direct_writes.ipp>
 #include <cairn/object_store/impl/file.ipp>

@@ -203,6 +203,22 @@ private:
 };
 static_assert(UncachedReadStore<uncached_read_store> && !UncachedReadStore<object_store>);
 
+/// The same, whose handles read what memory of the host has: the least `CachedReadStore`.
+class cached_read_handle : public read_handle {
+public:
+    using read_handle::read_handle;
+    bool read_cached(std::uint64_t, std::span<std::byte>) { return false; }
+};
+class cached_read_store : public object_store {
+public:
+    explicit cached_read_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    cached_read_handle open(std::string_view n) { return cached_read_handle(base_.open(n)); }
+
+private:
+    memory_store base_;
+};
+static_assert(CachedReadStore<cached_read_store> && !CachedReadStore<object_store>);
+
 // Each hides one member: it is missing there, or of another type.
 struct handle_without_write {
     void finish(bool);
@@ -241,6 +257,9 @@ struct handle_read_size_is_short : read_handle {
 };
 struct handle_read_uncached_says_only_whether : read_handle {
     bool read_uncached(std::uint64_t, std::span<std::byte>);
+};
+struct handle_read_cached_says_how_much : read_handle {
+    std::size_t read_cached(std::uint64_t, std::span<std::byte>);
 };
 struct handle_size_is_text {
     void read(std::uint64_t, std::span<std::byte>);
@@ -377,6 +396,8 @@ static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
 static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&
               !UncachedReadStore<store_that_opens<handle_read_uncached_says_only_whether>>);
+static_assert(ObjectStore<store_that_opens<handle_read_cached_says_how_much>> &&
+              !CachedReadStore<store_that_opens<handle_read_cached_says_how_much>>);
 
 }  // namespace cairn::archetype
 

@@ -20,7 +20,9 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <utility>
+#include <vector>
 
 namespace crash {
 
@@ -29,7 +31,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr long hour = 3600;
-constexpr int ranks = 2;
+constexpr int ranks = 2, next_version = 4;
 const std::string within = "runs/", source = "source";
 
 cairn::file_store store_below(const fs::path& root) {
@@ -44,24 +46,67 @@ void save_source(const fs::path& root, int version) {
         cairn::save(mine.state, source, me, cairn::file_store(store_below(root)));
     });
 }
+/// What `simulation::content` has, of which a rank holds columns.
+struct turned_content {
+    turned_content(int rank, int version)
+        : part(static_cast<std::size_t>(ranks * width)), replica(16, static_cast<float>(version)),
+          step(version) {
+        for (int i = 0; i < ranks; ++i)
+            for (int k = 0; k < width; ++k)
+                part[static_cast<std::size_t>(i * width + k)] =
+                    static_cast<float>(version * 1000 + i * columns + rank * width + k);
+        state["rows"] = cairn::sharded_view{
+            {ranks, columns},
+            cairn::dtype::f32,
+            {cairn::shard(cairn::box({0, rank * width}, {ranks, width}),
+                          cairn::tensor_view(cairn::dtype::f32, {ranks, width}, part.data()))}};
+        state["replica"] = replica;
+        state["step"] = std::ref(step);
+    }
+    turned_content(turned_content&&) = delete;
+
+    static constexpr int width = columns / ranks;
+    std::vector<float> part, replica;
+    int step;
+    cairn::state_dict state{};
+};
+
 /// Of the source, or of a state of that version.
 void make(const fs::path& root, const exporting& what, int version) {
     auto const files = store_below(root);
     cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
-        simulation::content mine(me.rank(), ranks, version, columns);
+        simulation::content by_rows(me.rank(), ranks, version, columns);
+        turned_content by_columns(me.rank(), version);
+        auto const& state = what.by_columns ? by_columns.state : by_rows.state;
+        cairn::convert_options how;
+        how.dim = what.by_columns ? 1 : 0;
         auto const write = [&](auto writer) {
             if (what.converts)
-                cairn::convert({files, source}, what.target, me, std::move(writer));
+                cairn::convert({files, source}, what.target, how, me, std::move(writer));
             else
-                cairn::save(mine.state, what.target, me, std::move(writer));
+                cairn::save(state, what.target, me, std::move(writer));
         };
-        if (what.is_file()) return write(cairn::torch_save_writer(files, {.thread_count = 1}));
+        if (what.target.ends_with(".pt"))
+            return write(cairn::torch_save_writer(files, {.thread_count = 1}));
         cairn::safetensors_writer_options o;
         o.skip_values = true;
-        o.max_file_size = 1000;  // the tensors have a file each, and there is an index
+        // Of a directory: the tensors have a file each, and there is an index.
+        if (what.target == "m") o.max_file_size = 1000;
         o.thread_count = 1;
         write(cairn::safetensors_writer(files, o));
     });
+}
+
+/// Records an export of that version in a place.
+exported record_in(const fs::path& root, const exporting& what, int version) {
+    exported r;
+    recorder log(root);
+    r.beginning = log.beginning();
+    make(root, what, version);
+    log.promise();
+    r.all = log.take();
+    r.end = read_image(root);
+    return r;
 }
 
 /// Everything at a name below `runs`.
@@ -105,13 +150,22 @@ bool commits(const operation& o, const exporting& what) {
 }  // namespace
 
 std::vector<exporting> exporting::all() {
-    return {{"safetensors", "m", false, false},
-            {"safetensors-over", "m", true, false},
-            {"torch", "m.pt", false, false},
-            {"torch-over", "m.pt", true, false},
-            {"convert-safetensors", "m", false, true},
-            {"convert-torch", "m.pt", false, true},
-            {"convert-safetensors-over", "m", true, true}};
+    struct one {
+        const char *name, *target;
+        bool by_columns;
+    };
+    constexpr one kinds[] = {{"safetensors", "m", false},
+                             {"columns", "m", true},
+                             {"file", "m.safetensors", false},
+                             {"torch", "m.pt", false}};
+    std::vector<exporting> all;
+    for (bool const converts : {false, true})
+        for (bool const replaces : {false, true})
+            for (auto const& k : kinds)
+                all.push_back(
+                    {(converts ? "convert-" : "") + std::string(k.name) + (replaces ? "-over" : ""),
+                     k.target, replaces, converts, k.by_columns});
+    return all;
 }
 
 exporting exporting::named(const std::string& name) {
@@ -127,13 +181,7 @@ exported record(const exporting& what) {
     save_source(root, 1);
     if (what.replaces) make(root, what, 1);
     if (what.converts) save_source(root, 2);
-    exported r;
-    recorder log(root);
-    r.beginning = log.beginning();
-    make(root, what, 2);
-    log.promise();
-    r.all = log.take();
-    r.end = read_image(root);
+    auto r = record_in(root, what, 2);
     require_alone(root, what, 2);
     return r;
 }
@@ -147,10 +195,12 @@ void export_exploration::run() {
         if (r_.all[i].what == operation::kind::sync || commits(r_.all[i], what_))
             at_point(d, promised, i);
         d.apply(r_.all[i]);
+        look_at(d.now(), promised);  // all processes are killed
         promised = promised || r_.all[i].what == operation::kind::promise;
         if (commits(r_.all[i], what_)) at_point(d, promised, i);
     }
     at_point(d, promised, r_.all.size());
+    if (recoveries_ == 0) return;
     std::size_t i = 0;
     auto const n = kinds_.size(), step = std::max<std::size_t>(1, n / recoveries_);
     for (auto const& [names, left] : kinds_) {
@@ -158,6 +208,7 @@ void export_exploration::run() {
         ++counts_.recoveries;
         try {
             recover(left);
+            crash_next(left);
         } catch (const std::exception& e) {
             throw wrong(std::string(e.what()) + "\nafter a crash that leaves\n" + names);
         }
@@ -195,7 +246,6 @@ void export_exploration::look_at(const image& left, bool promised) {
 }
 
 void export_exploration::recover(const image& left) const {
-    constexpr int next = 4;
     auto const in_new_place = [&](long since, auto&& f) {
         support::scratch dir;
         auto const root = fs::canonical(dir.dir);
@@ -203,18 +253,18 @@ void export_exploration::recover(const image& left) const {
         f(root);
     };
     auto const export_next = [&](const fs::path& root) {
-        if (what_.converts) save_source(root, next);
-        make(root, what_, next);
+        if (what_.converts) save_source(root, next_version);
+        make(root, what_, next_version);
     };
     in_new_place(hour, [&](const fs::path& root) {
         export_next(root);
         auto const w = support::load_whole(store_below(root), what_.target);
-        if (support::only_number(w.tensors.at("replica")) != next)
+        if (support::only_number(w.tensors.at("replica")) != next_version)
             throw wrong("the next export is not what loads");
     });
     in_new_place(25 * hour, [&](const fs::path& root) {
         export_next(root);
-        require_alone(root, what_, next);
+        require_alone(root, what_, next_version);
     });
     in_new_place(25 * hour, [&](const fs::path& root) {
         auto const r = cairn::collect_garbage((root / "runs").string());
@@ -227,6 +277,18 @@ void export_exploration::recover(const image& left) const {
         for (auto& p : part_of(left, source).directories) wanted.directories.insert(p);
         if (now != wanted) throw wrong("a collection of garbage leaves\n" + names_in(now));
     });
+}
+
+void export_exploration::crash_next(const image& left) {
+    support::scratch dir;
+    auto const root = fs::canonical(dir.dir);
+    write_image(later(left, 25 * hour), root);
+    if (what_.converts) save_source(root, next_version);
+    auto const next = record_in(root, what_, next_version);
+    export_exploration again(what_, next, {.all_up_to = 64, .samples = 10, .deviations = 1}, 0);
+    again.run();
+    ++counts_.crashed_again;
+    counts_.states_again += again.found().states;
 }
 
 std::vector<export_defect> export_defect::all() {
@@ -261,6 +323,8 @@ std::vector<export_defect> export_defect::all() {
         {"the target is renamed before its last file is synced", "convert-safetensors",
          early_commit},
         {"the target is renamed before it is synced", "torch", early_commit},
+        {"files are not synced", "columns-over", no_data_sync},
+        {"the target is renamed before it is synced", "convert-file-over", early_commit},
     };
 }
 

@@ -34,6 +34,7 @@ class any_store {
         virtual std::uint64_t size() = 0;
         virtual std::size_t read_size() = 0;
         virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
+        virtual bool read_cached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
     struct store_interface {
         virtual ~store_interface() = default;
@@ -80,6 +81,9 @@ class any_store {
         std::size_t read_size() override { return detail::read_size_of(h_); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
             return detail::read_uncached_of(h_, at, into);
+        }
+        bool read_cached(std::uint64_t at, std::span<std::byte> into) override {
+            return detail::read_cached_of(h_, at, into);
         }
         Handle h_;
     };
@@ -224,6 +228,9 @@ public:
         std::size_t read_size() { return r_->read_size(); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
             return r_->read_uncached(at, into);
+        }
+        bool read_cached(std::uint64_t at, std::span<std::byte> into) {
+            return r_->read_cached(at, into);
         }
 
     private:

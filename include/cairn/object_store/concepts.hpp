@@ -185,6 +185,22 @@ concept UncachedReadStore =
         { s.open(name).read_uncached(at, into) } -> std::same_as<std::size_t>;
     };
 
+/// An ObjectStore whose handles for reading can read what takes no wait for storage:
+/// `s.open(name).read_cached(at, into)`, a `bool`. A load calls it for short runs of bytes, as
+/// columns are, with gaps of 4 KiB or more between them; if one cannot be read in this way, a long
+/// stretch with its gaps is read with `read` instead, because each request to storage takes long.
+///
+/// - True: all of these bytes were read, from memory of this host. False: it has not all of them,
+///   they are not there, or it cannot tell; the memory may have changed.
+/// - Throws nothing. Calls may run concurrently, with each other and with `read`.
+///
+/// **Models**: `file_store`. **Archetype**: `archetype::cached_read_store`.
+template <class S>
+concept CachedReadStore = ObjectStore<S> && requires(S& s, std::string_view name, std::uint64_t at,
+                                                     std::span<std::byte> into) {
+    { s.open(name).read_cached(at, into) } -> std::same_as<bool>;
+};
+
 /// The alignment of uncached reads.
 inline constexpr std::size_t uncached_block_bytes = 4096;
 
@@ -238,6 +254,18 @@ std::size_t read_uncached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::u
         return within(h.read_uncached(at, into), 0, into.size());
     else
         return 0;
+}
+
+/// Reads bytes that memory of this host has, if the handle can do that.
+template <class Handle>
+bool read_cached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::uint64_t at,
+                    [[maybe_unused]] std::span<std::byte> into) {
+    if constexpr (requires {
+                      { h.read_cached(at, into) } -> std::same_as<bool>;
+                  })
+        return h.read_cached(at, into);
+    else
+        return false;
 }
 
 }  // namespace detail

@@ -89,6 +89,7 @@ public:
         /// does not keep it for those who read it: it may be opened again.
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) const noexcept;
+        bool read_cached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         /// As it was opened.
         std::uint64_t size() const noexcept;
 

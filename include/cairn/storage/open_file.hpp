@@ -70,6 +70,14 @@ public:
     /// Reads a prefix of these bytes past the caches of the host; see @ref UncachedReadStore.
     /// @throws error errc::cancelled when stopped
     CAIRN_DECL std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into);
+    struct cached_read {
+        std::uint64_t at;
+        std::span<std::byte> into;
+    };
+    /// Reads all of these, if memory of this host has them; see @ref CachedReadStore.
+    /// @return False: not all were read, and the memory may have changed.
+    /// @throws error errc::cancelled when stopped
+    CAIRN_DECL bool read_cached(std::span<const cached_read> all);
     /// Reports how many of the requested bytes have been delivered.
     void delivered(std::uint64_t bytes) noexcept {
         if (me_.activity) me_.activity->advance(bytes);

@@ -73,6 +73,25 @@ public:
         for (auto const at : {std::uint64_t{1} << 40, UINT64_MAX - block + 1})
             expect(r.read_uncached(at / block * block, into) == 0, "bytes far beyond the end");
     }
+    void cached_reads_give_all_or_say_no()
+        requires CachedReadStore<store>
+    {
+        store s = make_();
+        auto const b = pattern(10'000);
+        put(s, "o", b);
+        auto r = s.open("o");
+        byte_vector into(5000);
+        constexpr std::size_t some[] = {1, 1000, 4096, 5000};
+        for (auto const at : some)
+            for (auto const n : some)
+                if (r.read_cached(at, std::span(into).first(n)))
+                    expect(std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(n),
+                                      b.begin() + static_cast<std::ptrdiff_t>(at)),
+                           "read_cached returns other bytes");
+        for (auto const at :
+             {std::uint64_t{5001}, std::uint64_t{1} << 40, UINT64_MAX - 5000, UINT64_MAX})
+            expect(!r.read_cached(at, into), "bytes beyond the end");
+    }
     void times_are_of_one_clock() {
         store s = make_();
         auto const publish = [&](std::size_t n) {
@@ -374,6 +393,8 @@ std::vector<std::string> object_store_suite(Make make) {
     run("write and read", [&] { checks.what_was_written_is_read(); });
     if constexpr (UncachedReadStore<store>)
         run("uncached reads", [&] { checks.uncached_reads_give_a_beginning(); });
+    if constexpr (CachedReadStore<store>)
+        run("cached reads", [&] { checks.cached_reads_give_all_or_say_no(); });
     run("times", [&] { checks.times_are_of_one_clock(); });
     run("several threads", [&] { checks.threads_write_one_object(); });
     if constexpr (SharedWriteStore<store>) run("reopen", [&] { checks.handles_share_an_object(); });

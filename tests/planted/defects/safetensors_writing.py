@@ -31,7 +31,7 @@ DEFECTS = [
            "if (d + 1 == t.shape.size() && entries[i]->bits < 8 && !PLANTED) "
            "n *= 8 / entries[i]->bits;",
            by="format:safetensors_layout", wrong="packed tensors have half their elements"),
-    Defect("run-of-the-first-row", SHARES,
+    Defect("run-of-the-first-row", "storage/detail/box_runs.hpp",
            "index += static_cast<std::int64_t>(k % n);",
            "if (!PLANTED) index += static_cast<std::int64_t>(k % n);",
            by=BY, wrong="all rows of a shard are written to the first"),

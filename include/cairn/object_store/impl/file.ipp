@@ -36,8 +36,8 @@
 namespace cairn {
 
 static_assert(RenamingStore<file_store> && SharedWriteStore<file_store> &&
-              UncachedReadStore<file_store> && UnsyncedStore<file_store> &&
-              WarningStore<file_store>);
+              UncachedReadStore<file_store> && CachedReadStore<file_store> &&
+              UnsyncedStore<file_store> && WarningStore<file_store>);
 
 struct file_store::notes {
     std::mutex m{};

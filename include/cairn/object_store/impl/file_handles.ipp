@@ -6,6 +6,7 @@
 
 #include <cairn/detail/unique_fd.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/cached_reads.hpp>
 #include <cairn/object_store/detail/direct_reads.hpp>
 #include <cairn/object_store/detail/direct_writes.hpp>
 #include <cairn/object_store/detail/posix_file.hpp>
@@ -156,6 +157,7 @@ struct file_store::reader::state {
     std::string path;
     std::uint64_t size;
     std::unique_ptr<detail::direct_reads> direct;  ///< Null: off.
+    detail::cached_reads cached{};
 };
 
 CAIRN_DECL file_store::reader::reader(std::unique_ptr<state> s) : s_(std::move(s)) {}
@@ -170,6 +172,10 @@ CAIRN_DECL void file_store::reader::read(std::uint64_t at, std::span<std::byte> 
 CAIRN_DECL std::size_t file_store::reader::read_uncached(std::uint64_t at,
                                                          std::span<std::byte> into) const noexcept {
     return s_->direct ? s_->direct->read(s_->fd.get(), at, into) : 0;
+}
+CAIRN_DECL bool file_store::reader::read_cached(std::uint64_t at,
+                                                std::span<std::byte> into) const noexcept {
+    return s_->cached.read(s_->fd.get(), at, into);
 }
 CAIRN_DECL std::uint64_t file_store::reader::size() const noexcept {
     return s_->size;

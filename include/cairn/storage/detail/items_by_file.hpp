@@ -4,6 +4,7 @@
 
 #include <cairn/detail/cxx20.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -13,8 +14,9 @@
 
 namespace cairn::detail {
 
-/// Hands out a rank's items to its threads, file by file. File systems let one thread write a file
-/// at a time, so each thread of each rank begins with another file, as far as there are some.
+/// Hands out a rank's items to its threads, file by file, of each file the largest first: no thread
+/// is left with a large one when the others have ended. File systems let one thread write a file at
+/// a time, so each thread of each rank begins with another file, as far as there are some.
 /// Thread-safe.
 class items_by_file {
 public:
@@ -24,8 +26,14 @@ public:
     };
 
     /// @param file_of  The number of each item's file, below `files`.
-    items_by_file(std::span<const std::uint32_t> file_of, std::size_t files) : files_(files) {
+    /// @param sizes    Of each item.
+    items_by_file(std::span<const std::uint32_t> file_of, std::span<const std::uint64_t> sizes,
+                  std::size_t files)
+        : files_(files) {
         for (std::size_t i = 0; i < file_of.size(); ++i) files_[file_of[i]].items.push_back(i);
+        for (auto& f : files_)
+            std::stable_sort(f.items.begin(), f.items.end(),
+                             [&](auto a, auto b) { return sizes[a] > sizes[b]; });
     }
     items_by_file(items_by_file&&) = delete;
 

@@ -4,6 +4,7 @@
 
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/detail/read_slabs.hpp>
+#include <cairn/storage/detail/cached_runs.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/wanted_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
@@ -48,7 +49,9 @@ struct payload_slice {
 /// Reads the payload in pieces of 256 KiB, or of what the store prefers. If its blocks of 64 KiB
 /// have checksums, only those that contain requested elements are read, and without any checksum
 /// only the requested elements; otherwise the whole payload is read once. A piece that belongs to
-/// one part, contiguous on both sides, is read directly into the user's memory.
+/// one part, contiguous on both sides, is read directly into the user's memory. Where gaps between
+/// its requested elements have 4 KiB or more, and no checksum covers them, only these elements are
+/// read if memory of this host has them.
 ///
 /// Bytes that no other rank is likely to read are read past the caches of the host, if the store
 /// can do that: into a slab, and from there piece by piece as usual.
@@ -196,6 +199,10 @@ private:
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
         delivered_ = share(first, to_read);
+        if (!crc_ && block_crcs_.empty() && content_.empty() && chunks_.size() == 1 &&
+            chunks_.front().parts.size() == 1)
+            runs_.emplace(chunks_.front());
+        if (runs_ && !runs_->are_suitable()) runs_.reset();
         auto crc = crc_before_.value_or(0);
         for (auto r : wanted) {
             auto const n_before = std::exchange(before, before + (r.end - r.begin));
@@ -241,6 +248,7 @@ private:
         std::byte* into = direct_target(at, n);
         bool const direct = into != nullptr;
         if (!direct) {
+            if (runs_ && runs_->read(file_, at_, at, n)) return crc;
             auto const least = static_cast<std::size_t>(std::min(piece_, length_));
             if (scratch_.size() < least) scratch_.resize(least);
             into = scratch_.data();
@@ -446,7 +454,8 @@ private:
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;
     lent_slab slab_;
-    std::uint64_t uncached_from_ = 0;  ///< Bytes before this are read as usual.
+    std::uint64_t uncached_from_ = 0;    ///< Bytes before this are read as usual.
+    std::optional<cached_runs> runs_{};  ///< Of the only part, if it is read in this way.
     payload_slice slice_{};
     std::uint64_t delivered_ = 0;  ///< Bytes reported so far.
 };

@@ -232,7 +232,13 @@ private:
                   rank_share s)
             : converted(s.as_written(p)), plan(converted ? *converted : p), data(d), released(r),
               share(std::move(s)), side(plan, share), crcs(side.crcs),
-              items(share.file_of_each(), share.files.size()) {}
+              items(share.file_of_each(), bytes_of_each(plan), share.files.size()) {}
+
+        static std::vector<std::uint64_t> bytes_of_each(const save_plan& p) {
+            std::vector<std::uint64_t> all;
+            for (auto const& item : p.items) all.push_back(item.content_bytes());
+            return all;
+        }
 
         std::optional<save_plan> converted;  ///< If dtypes of the files are others.
         const save_plan& plan;

@@ -46,6 +46,16 @@ CAIRN_DECL std::size_t open_file::read_uncached(std::uint64_t at, std::span<std:
     return n;
 }
 
+CAIRN_DECL bool open_file::read_cached(std::span<const cached_read> all) {
+    heed_stop();
+    auto const file = current();
+    for (auto const& r : all)
+        if (!detail::fits_in(r.at, r.into.size(), size_) || !file->read_cached(r.at, r.into))
+            return false;
+    if (me_.activity) me_.activity->advance();
+    return true;
+}
+
 CAIRN_DECL void open_file::check_within(std::uint64_t at, std::uint64_t length) const {
     if (detail::fits_in(at, length, size_)) return;
     throw error(errc::corrupt,
