@@ -2,7 +2,7 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct|curl]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
 //               [--format dcp|safetensors] [--max-file-size BYTES]
@@ -18,6 +18,10 @@
 // With --bare the same bytes are moved from and to the same memory with checksums and syncs, a file
 // for each thread, and without a checkpoint: the limit. On as many ranks as have saved, a bare load
 // reads what each has written, otherwise equal parts, whose elements are not where they belong.
+//
+// DIR may be a place in a bucket, `s3://BUCKET/PREFIX`: the server and keys are those that the
+// environment names. `requests` are those of all ranks in a step. --bare curl is the limit there: as
+// many requests at once, of the same sizes and with the same checksums, by libcurl alone.
 //
 // With --one-file all ranks write one file. `copy` reads files and writes their bytes, `sum` reads
 // and adds them, with checksums, on a thread for each core: the limits of conversions and
@@ -48,6 +52,7 @@
 #include "gpt2/arguments.hpp"
 #include "gpt2/background.hpp"
 #include "gpt2/bare.hpp"
+#include "gpt2/bucket.hpp"
 #include "gpt2/figures.hpp"
 #include "gpt2/file_loops.hpp"
 #include "gpt2/groups.hpp"
@@ -64,7 +69,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -75,52 +82,94 @@ using gpt2::result;
 
 std::atomic<bool> wrong_anywhere{false};
 
-cairn::file_store store_of(const arguments& a) {
-    cairn::file_store_options o;
-    if (a.page_cache) o.direct_writes = o.direct_reads = false;
-    return cairn::file_store({}, o);
-}
+/// Where a rank saves and loads, and what it keeps from step to step.
+class place {
+public:
+    explicit place(const arguments& a) : a_(a) {
+        if (!a.in_bucket()) return;
+        if (a.bare.empty()) bucket_.emplace(a.dir);
+    }
+
+    /// Calls `f` with the store.
+    template <class F>
+    auto with_store(F f) {
+        if (bucket_) return f(bucket_->store());
+        cairn::file_store_options o;
+        if (a_.page_cache) o.direct_writes = o.direct_reads = false;
+        cairn::file_store files({}, o);
+        return f(files);
+    }
+    /// Moves bytes alone. @return whether it has
+    template <class Comm>
+    bool bare_save(gpt2::state& s, const std::string& id, Comm& ranks) {
+        if (a_.bare.empty()) return false;
+        if (a_.in_bucket())
+            loop(id).save(s, ranks);
+        else
+            gpt2::bare::save(s, id, {a_, ranks.size()}, ranks);
+        return true;
+    }
+    template <class Comm>
+    bool bare_load(gpt2::state& s, const std::string& id, Comm& ranks) {
+        if (a_.bare.empty()) return false;
+        if (a_.in_bucket())
+            loop(id).load(s, ranks);
+        else
+            gpt2::bare::load(s, id, {a_, ranks.size()}, ranks);
+        return true;
+    }
+    /// So far.
+    std::uint64_t requests() const {
+        return bucket_ ? bucket_->requests() : loop_ ? loop_->requests() : 0;
+    }
+
+private:
+    gpt2::bare::bucket_loop& loop(const std::string& id) {
+        if (!loop_) loop_.emplace(a_.dir);
+        loop_->go_to(id);
+        return *loop_;
+    }
+
+    const arguments& a_;
+    std::optional<gpt2::bucket> bucket_{};
+    std::optional<gpt2::bare::bucket_loop> loop_{};
+};
 
 template <class Comm, class Plane>
 std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::size_t step,
-                                    Comm& ranks, Plane& plane) {
+                                    Comm& ranks, Plane& plane, place& where) {
+    auto const id = a.dir + "/s0";
+    if (where.bare_load(s, id, ranks)) return {};
     cairn::load_options o;
     o.exchange_timeout = a.exchange_timeout();
-    if (!a.bare.empty()) {
-        gpt2::bare::load(s, a.dir + "/s0", {a, ranks.size()}, ranks);
-        return {};
-    }
-    auto store = store_of(a);
-    if (a.replicas.empty()) {
-        return cairn::load(s, a.dir + "/s0", o, ranks, store, a.progress).phases;
-    }
-    o.read_once_from = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
-    return cairn::load(s, a.dir + "/s0", o, ranks, plane, store, a.progress).phases;
+    return where.with_store([&](auto& store) {
+        if (a.replicas.empty()) return cairn::load(s, id, o, ranks, store, a.progress).phases;
+        o.read_once_from = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
+        return cairn::load(s, id, o, ranks, plane, store, a.progress).phases;
+    });
 }
 
 template <class Comm>
 std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::size_t step,
-                                    Comm& ranks) {
+                                    Comm& ranks, place& where) {
     // Replicas overwrite one checkpoint; otherwise the previous one is kept beside the new one.
     auto const id = a.dir + (a.replicas.empty() && step % 2 != 0 ? "/s1" : "/s0");
-    if (!a.bare.empty()) {
-        gpt2::bare::save(s, id, {a, ranks.size()}, ranks);
-        return {};
-    }
+    if (where.bare_save(s, id, ranks)) return {};
     cairn::save_options o;
     o.exchange_timeout = a.exchange_timeout();
     o.storage.sync_files = a.sync;
     if (!a.replicas.empty())
         o.replicas = gpt2::ways_to_save.at(a.replicas[step % a.replicas.size()]);
-    auto store = store_of(a);
-    if (a.is_safetensors()) {
-        cairn::safetensors_writer_options how;
-        how.sync_files = a.sync;
-        if (a.max_file_size != 0) how.max_file_size = a.max_file_size;
-        return cairn::save(s, id, o, ranks, cairn::safetensors_writer(store, how), a.progress)
-            .phases;
-    }
-    return cairn::save(s, id, o, ranks, store, a.progress).phases;
+    return where.with_store([&](auto& store) {
+        if (a.is_safetensors()) {
+            cairn::safetensors_writer_options how;
+            how.sync_files = a.sync;
+            if (a.max_file_size != 0) how.max_file_size = a.max_file_size;
+            return cairn::save(s, id, o, ranks, cairn::safetensors_writer(store, how), a.progress)
+                .phases;
+        }
+        return cairn::save(s, id, o, ranks, store, a.progress).phases;
+    });
 }
 
 template <class Comm, class Plane>
@@ -130,11 +179,13 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load",
                   {a.weights, !a.is_safetensors(), a.columns});
     gpt2::background kept(a.budget);
+    place where(a);
     std::vector<cairn::phase_time> phases;
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {
         gpt2::wait_for_all(ranks);
         auto const cpu = gpt2::cpu_seconds();
+        auto const requests = where.requests();
         auto const start = std::chrono::steady_clock::now();
         auto const step = static_cast<std::size_t>(k);
         if (a.mode == "async") {
@@ -143,12 +194,15 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
             else
                 throw std::runtime_error("async: this group has no exchanges in the background");
         } else {
-            phases = a.mode == "save" ? save(s, a, step, ranks) : load(s, a, step, ranks, plane);
+            phases = a.mode == "save" ? save(s, a, step, ranks, where)
+                                      : load(s, a, step, ranks, plane, where);
             auto const took = gpt2::seconds_since(start);
             for (auto const c : {result::times, result::stalls}) mine.steps[c].push_back(took);
             for (auto const c : {result::memcpys, result::faults}) mine.steps[c].push_back(0);
             mine.steps[result::residents].push_back(gpt2::resident_mb());
             mine.steps[result::peaks].push_back(gpt2::peak_mb());
+            mine.steps[result::requests].push_back(
+                static_cast<double>(where.requests() - requests));
             for (auto const& [name, c] : result::foreground_columns) mine.steps[c].push_back(0);
         }
         mine.steps[result::cpus].push_back(gpt2::cpu_seconds() - cpu);

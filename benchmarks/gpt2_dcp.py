@@ -11,6 +11,8 @@ N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherw
 async_save: `stalls` end when it returns or, with a stager that returns a future, when that is done;
 `times` end with the future of the upload. Stagers: see gpt2_dcp_async.py. `dcp-tuned` saves with
 everything that makes DCP faster: threads of the writer, and plans that are kept from save to save.
+DIR may be `s3://BUCKET/PREFIX`, on the server and with the keys that the environment names: DCP then
+takes FsspecWriter and FsspecReader over s3fs.
 --weights and --columns, which needs `hugging-face`, are gpt2.cpp's.
 """
 import argparse, json, os, resource, sys, tempfile, time, warnings
@@ -117,6 +119,27 @@ class State:
         return n
 
 
+def in_bucket(path):
+    """The options of PyTorch's parts for a bucket."""
+    return {"endpoint_url": os.environ["AWS_ENDPOINT_URL"], "key": os.environ["AWS_ACCESS_KEY_ID"],
+            "secret": os.environ["AWS_SECRET_ACCESS_KEY"]} if path.startswith("s3://") else None
+
+
+def writer(path, sync, threads):
+    options = in_bucket(path)
+    if options is None:
+        return dcp.FileSystemWriter(path, sync_files=bool(sync), thread_count=threads)
+    from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
+    return FsspecWriter(path, thread_count=threads, **options)
+
+
+def reader(path):
+    options = in_bucket(path)
+    if options is None: return dcp.FileSystemReader(path)
+    from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader
+    return FsspecReader(path, **options)
+
+
 def one_rank(rank, a, rendezvous):
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // a.ranks))
     store = dist.FileStore(rendezvous, a.ranks)
@@ -138,10 +161,9 @@ def one_rank(rank, a, rendezvous):
         elif a.mode == "save":
             threads = max(2, cores // a.ranks) if tuned else 1
             dcp.save(sd, planner=DefaultSavePlanner(enable_plan_caching=True) if tuned else None,
-                     storage_writer=dcp.FileSystemWriter(path, sync_files=bool(a.sync),
-                                                         thread_count=threads))
+                     storage_writer=writer(path, a.sync, threads))
         else:
-            dcp.load(sd, checkpoint_id=f"{a.dir}/s0")
+            dcp.load(sd, storage_reader=reader(f"{a.dir}/s0"))
         times.append(time.perf_counter() - start)
     if background: background.close()
     # The libraries do not store values.

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small trainer that saves at every step and is killed; started by kill_soak.
 //
-//     kill_soak_trainer train DIR MODE STEPS     one rank of several: resumes, then trains to STEPS
+//     kill_soak_trainer train DIR MODE STEPS PLACES
+//                                                one rank of several: resumes, then trains to STEPS
 //     kill_soak_trainer reference STEPS          "step hash loss..." of each step, in one process
 //     kill_soak_trainer check PLACE              prints "step hash" of the checkpoint that stands
 //     kill_soak_trainer export DIR FROM TO HOW   one rank of several: writes a checkpoint as TO
 //
 // MODE: `one` saves into one place, `two` into two in turn, `background` into one place while
-// the next step is computed. Losses go to DIR/losses-RANK, a line for each step.
+// the next step is computed. They are named a and b in PLACES, a directory or `s3://BUCKET/PREFIX`.
+// Losses go to DIR/losses-RANK, a line for each step. CAIRN_SOAK_ROWS in the environment is the
+// number of rows of the model, of 4 KiB in a checkpoint.
 // HOW: `rows` and `columns` load it and save it, each rank its own of these; `convert` converts it.
 #include <cairn/async_save.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
+#ifdef CAIRN_BENCHMARKS_S3
+#include <cairn/object_store/open_store.hpp>
+#endif
 
 #include <boost/asio/use_future.hpp>
 
@@ -28,7 +35,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -41,7 +47,21 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ranks = 3;
-constexpr std::int64_t rows = 600, columns = 512;
+constexpr std::int64_t columns = 512;
+
+std::int64_t number_of_rows() {
+    auto const* const n = std::getenv("CAIRN_SOAK_ROWS");
+    return n == nullptr ? 600 : std::atoll(n);
+}
+std::int64_t const rows = number_of_rows();
+
+cairn::any_store store_of(const std::string& places) {
+#ifdef CAIRN_BENCHMARKS_S3
+    return cairn::open_store(places);
+#else
+    return cairn::any_store(cairn::file_store(places));
+#endif
+}
 
 /// The rows, or columns, of one rank: a weight and its momentum, and the step that they have
 /// reached.
@@ -111,14 +131,14 @@ int reference(std::int64_t steps) {
 }
 
 int check(const std::string& place) {
-    std::vector<float> w(rows * columns), momentum(w.size());
+    std::vector<float> w(static_cast<std::size_t>(rows * columns)), momentum(w.size());
     std::int64_t step = -1;
     auto const whole = [](std::vector<float>& data) {
         return cairn::tensor_view(cairn::dtype::float32, {rows, columns}, data.data());
     };
     cairn::load(
         cairn::state_dict{{"w", whole(w)}, {"momentum", whole(momentum)}, {"step", std::ref(step)}},
-        place);
+        "", cairn::load_options{}, store_of(place), cairn::solo());
     hash h;
     h.add(w);
     h.add(momentum);
@@ -127,14 +147,14 @@ int check(const std::string& place) {
 }
 
 /// The place with the newest step. All ranks see the same: none has begun to train.
-std::optional<std::string> newest(const std::string& dir) {
+std::optional<std::string> newest(const cairn::any_store& places) {
     std::optional<std::string> best;
     std::int64_t most = -1;
-    for (auto const* name : {"a", "b"}) {
-        auto const place = dir + "/" + name;
-        if (!std::filesystem::exists(place + "/.metadata")) continue;
+    for (std::string const place : {"a", "b"}) {
+        auto there = places.at(place);
+        if (there.tag(".metadata").text.empty()) continue;
         std::int64_t step = -1;
-        cairn::load(cairn::state_dict{{"step", std::ref(step)}}, place, cairn::load_options{},
+        cairn::load(cairn::state_dict{{"step", std::ref(step)}}, "", cairn::load_options{}, there,
                     cairn::solo());
         if (step > most) most = step, best = place;
     }
@@ -176,11 +196,13 @@ int export_to(const std::string& dir, const std::string& from, const std::string
     return 0;
 }
 
-int train(const std::string& dir, const std::string& mode, std::int64_t steps) {
+int train(const std::string& dir, const std::string& mode, std::int64_t steps,
+          const std::string& places) {
     auto group = join(dir);
     model m(group.rank());
     auto const state = m.state();
-    if (auto const place = newest(dir)) cairn::load(state, *place, group);
+    auto store = store_of(places);
+    if (auto const place = newest(store)) cairn::load(state, *place, group, store);
 
     std::ofstream losses(dir + "/losses-" + std::to_string(group.rank()), std::ios::app);
     cairn::save_options options;
@@ -191,13 +213,14 @@ int train(const std::string& dir, const std::string& mode, std::int64_t steps) {
         char line[64];
         std::snprintf(line, sizeof line, "%" PRId64 " %a", m.step - 1, loss);
         losses << line << std::endl;
-        auto const place = dir + (mode == "two" && m.step % 2 == 1 ? "/b" : "/a");
+        std::string const place = mode == "two" && m.step % 2 == 1 ? "b" : "a";
         if (mode != "background") {
-            cairn::save(state, place, options, group);
+            cairn::save(state, place, options, group, store);
             continue;
         }
         if (pending) (void)pending.wait();
-        pending = cairn::async_save(state, place, options, group, boost::asio::use_future).get();
+        pending =
+            cairn::async_save(state, place, options, group, store, boost::asio::use_future).get();
     }
     if (pending) (void)pending.wait();
     return 0;
@@ -208,7 +231,7 @@ int train(const std::string& dir, const std::string& mode, std::int64_t steps) {
 int main(int argc, char** argv) {
     std::vector<std::string> const a(argv + 1, argv + argc);
     try {
-        if (a.size() == 4 && a[0] == "train") return train(a[1], a[2], std::atoll(argv[4]));
+        if (a.size() == 5 && a[0] == "train") return train(a[1], a[2], std::atoll(argv[4]), a[4]);
         if (a.size() == 5 && a[0] == "export") return export_to(a[1], a[2], a[3], a[4]);
         if (a.size() == 2 && a[0] == "reference") return reference(std::atoll(argv[2]));
         if (a.size() == 2 && a[0] == "check") return check(a[1]);

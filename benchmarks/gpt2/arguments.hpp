@@ -21,7 +21,7 @@ namespace gpt2 {
 
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct] "
+    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct|curl] "
     "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
     "[--polite] [--page-cache]\n"
@@ -40,6 +40,7 @@ struct arguments {
     bool page_cache = false;  ///< Saves and loads through the page cache, whatever is in it.
     cairn::progress_line progress{};
 
+    bool in_bucket() const { return dir.starts_with("s3://"); }
     bool is_safetensors() const { return format == "safetensors"; }
     /// Of each exchange; none unless asked for.
     std::chrono::milliseconds exchange_timeout() const {
@@ -74,6 +75,7 @@ inline bool consistent(const arguments& a) {
     if (a.one_file && (a.mode != "save" || a.bare != "buffered")) return false;
     if (a.page_cache && (a.mode == "async" || !a.bare.empty())) return false;
     bool const limited = a.budget != cairn::arena_options::no_limit;
+    if (a.in_bucket() && (a.mode == "async" || a.page_cache)) return false;
     if (a.mode == "async") {
         if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)
             return false;
@@ -83,7 +85,9 @@ inline bool consistent(const arguments& a) {
     } else if (a.mode == "save" || a.mode == "load") {
         if (a.foreground || a.overlap || a.polite || limited || !a.stage.empty()) return false;
         if (!a.bare.empty() && !a.replicas.empty()) return false;
-        if (!a.bare.empty() && a.bare != "buffered" && a.bare != "direct") return false;
+        if (!a.bare.empty() &&
+            (a.in_bucket() ? a.bare != "curl" : a.bare != "buffered" && a.bare != "direct"))
+            return false;
     } else {
         return false;
     }

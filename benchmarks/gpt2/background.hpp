@@ -89,6 +89,7 @@ void async_step(state& s, const arguments& a, std::size_t step, Comm& ranks, bac
     add(result::beside_p99, quantile(beside, 0.99));
     add(result::residents, resident_mb());
     add(result::peaks, peak_mb());
+    add(result::requests, 0);
     if (a.budget == cairn::arena_options::no_limit) b.copied.resize(s.bytes());
     wait_for_all(ranks);
     auto const copying = std::chrono::steady_clock::now();

@@ -36,6 +36,7 @@ struct result {
         faults,
         residents,
         peaks,
+        requests,  ///< To a bucket.
         alone_median,
         alone_p99,
         beside_median,
@@ -146,6 +147,10 @@ inline void print(const std::string& mode, const std::string& stage, bool check,
     }
     std::printf(", ");
     print_list("cpus", sum(result::cpus));
+    if (auto const some = sum(result::requests); some.front() > 0) {
+        std::printf(", ");
+        print_list("requests", some);
+    }
     std::printf(", \"phases_ms\": {");
     for (auto const& p : phases)
         std::printf("%s\"%s\": %.1f", &p == phases.data() ? "" : ", ", p.phase.c_str(),

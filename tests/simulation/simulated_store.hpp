@@ -2,9 +2,11 @@
 #ifndef CAIRN_TEST_SIMULATION_SIMULATED_STORE_HPP
 #define CAIRN_TEST_SIMULATION_SIMULATED_STORE_HPP
 
+#include "bucket.hpp"
 #include "storage_client.hpp"
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/s3.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -22,8 +24,28 @@
 
 namespace simulation {
 
+/// A call of cairn's store, which is told apart from what others have done if a request of it did
+/// not go well.
+template <class F>
+auto in_bucket(storage_client& c, const std::string& what, F&& f) {
+    try {
+        return f();
+    } catch (const process_ended&) {
+        throw;
+    } catch (const cairn::error& e) {
+        bool const usual = e.code() == make_error_code(cairn::errc::not_found) ||
+                           e.code() == make_error_code(cairn::errc::already_exists) ||
+                           e.code() == make_error_code(cairn::errc::concurrent_save);
+        if (!usual && std::exchange(c.troubled, false) && c.on_fault) c.on_fault(what);
+        throw;
+    } catch (...) {
+        if (std::exchange(c.troubled, false) && c.on_fault) c.on_fault(what);
+        throw;
+    }
+}
+
 /// The storage, as one process uses it: each call takes some of the world's time. Replacing takes
-/// the steps of `file_store`, unless the storage does that itself.
+/// the steps of `file_store`. A bucket is used through cairn's own store of it.
 class simulated_store {
     using bytes = cairn::byte_span;
     static constexpr std::string_view temporary = ".cairn-publish.";
@@ -40,22 +62,29 @@ public:
     public:
         writer(storage_client& c, std::string path, storage_server::file f)
             : c_(&c), path_(std::move(path)), file_(std::move(f)) {}
-        writer(writer&& o) noexcept : c_(o.c_), path_(std::move(o.path_)), file_(o.take()) {}
+        writer(storage_client& c, std::string path, cairn::s3_store::writer w)
+            : c_(&c), path_(std::move(path)), sent_(std::move(w)) {}
+        writer(writer&& o) noexcept
+            : c_(o.c_), path_(std::move(o.path_)), file_(o.take()),
+              sent_(std::exchange(o.sent_, std::nullopt)) {}
         writer& operator=(writer&& o) noexcept {
             discard();
             c_ = o.c_;
             path_ = std::move(o.path_);
             file_ = o.take();
+            sent_ = std::exchange(o.sent_, std::nullopt);
             return *this;
         }
         ~writer() { discard(); }
 
         void write(std::uint64_t at, bytes b) {
+            if (sent_) return in_bucket(*c_, "write of " + path_, [&] { sent_->write(at, b); });
             c_->call("write of " + path_, [&] {
                 if (!b.empty()) std::memcpy(file_->bytes.data() + at, b.data(), b.size());
             });
         }
         void finish(bool durable) {
+            if (sent_) return in_bucket(*c_, "finish of " + path_, [&] { sent_->finish(durable); });
             c_->call("finish of " + path_, [&] {
                 if (c_->server.find(path_) != file_)
                     throw cairn::error(
@@ -72,42 +101,52 @@ public:
 
     private:
         storage_server::file take() { return std::exchange(file_, nullptr); }
-        /// Whatever a process has begun stays if it is killed, except in a storage of objects.
+        /// Whatever a process has begun stays if it is killed.
         void discard() noexcept {
             auto const f = take();
-            if (!f || (c_->ended() && c_->kind != store_kind::conditional)) return;
+            if (!f || c_->ended()) return;
             if (c_->server.find(path_) == f) c_->server.remove(path_, c_->process);
         }
 
         storage_client* c_;
         std::string path_;
-        storage_server::file file_;
+        storage_server::file file_{};
+        std::optional<cairn::s3_store::writer> sent_{};
     };
     class reader {
     public:
         reader(storage_client& c, std::string path, cairn::byte_vector b)
             : c_(&c), path_(std::move(path)), bytes_(std::move(b)) {}
+        reader(storage_client& c, std::string path, cairn::s3_store::reader r)
+            : c_(&c), path_(std::move(path)), asked_(std::move(r)) {}
         void read(std::uint64_t at, std::span<std::byte> into) const {
+            if (asked_) return in_bucket(*c_, "read of " + path_, [&] { asked_->read(at, into); });
             c_->call("read of " + path_, [&] {
                 if (at > bytes_.size() || into.size() > bytes_.size() - at)
                     throw cairn::error(cairn::errc::corrupt, {.file = path_, .found = "its end"});
                 if (!into.empty()) std::memcpy(into.data(), bytes_.data() + at, into.size());
             });
         }
-        std::uint64_t size() const { return bytes_.size(); }
+        std::uint64_t size() const { return asked_ ? asked_->size() : bytes_.size(); }
 
     private:
         storage_client* c_;
         std::string path_;
-        cairn::byte_vector bytes_;
+        cairn::byte_vector bytes_{};
+        std::optional<cairn::s3_store::reader> asked_{};
     };
 
     writer create(std::string_view n, std::uint64_t size) {
         auto path = full(n);
+        if (auto b = bucket())
+            return in_bucket(*c_, "create of " + path,
+                             [&] { return writer(*c_, path, b->create(n, size)); });
         return c_->call("create of " + path, [&] { return create_now(path, size); });
     }
     void publish(std::string_view n, bytes b, const std::optional<cairn::object_tag>& if_match) {
         auto const path = full(n);
+        if (auto to = bucket())
+            return in_bucket(*c_, "publish of " + path, [&] { to->publish(n, b, if_match); });
         auto const temporary_path = full(std::string(temporary) + std::to_string(c_->process) +
                                          "." + std::to_string(c_->calls));
         auto const put = [&](const std::string& at) {
@@ -117,15 +156,6 @@ public:
             f->finished = f->durable = true;
             return w;
         };
-        if (c_->kind == store_kind::conditional) {
-            c_->call("publish of " + path, [&] {
-                compare(path, c_->server.find(path), if_match);
-                put(temporary_path).keep();
-                c_->server.rename(temporary_path, path, c_->process);
-                c_->server.sync();
-            });
-            return;
-        }
         {
             place_lock const lock(*c_, prefix_);
             auto w = c_->call("temporary file of " + path, [&] { return put(temporary_path); });
@@ -147,50 +177,69 @@ public:
     }
     reader open(std::string_view n) {
         auto const path = full(n);
+        if (auto b = bucket())
+            return in_bucket(*c_, "open of " + path, [&] { return reader(*c_, path, b->open(n)); });
         return c_->call("open of " + path, [&] {
-            auto const f = visible(path);
+            auto const f = c_->look_up(path);
             if (!f) throw cairn::error(cairn::errc::not_found, {.file = path});
             return reader(*c_, path, c_->where.seen(n, *f, c_->process));
         });
     }
     cairn::object_tag tag(std::string_view n) {
         auto const path = full(n);
+        if (auto b = bucket()) return in_bucket(*c_, "tag of " + path, [&] { return b->tag(n); });
         return c_->call("tag of " + path, [&] {
             c_->server.note_look(path, c_->process);
-            return tag_of(visible(path));
+            return tag_of(c_->look_up(path));
         });
     }
     std::vector<cairn::object_info> list() {
+        if (auto b = bucket())
+            return in_bucket(*c_, "list of " + prefix_, [&] { return b->list(); });
         auto all = c_->call("list of " + prefix_, [&] { return c_->list(prefix_); });
         std::erase_if(all, [](auto& i) { return i.name.starts_with(temporary); });
         return all;
     }
     std::vector<std::string> places() {
+        if (auto b = bucket())
+            return in_bucket(*c_, "places of " + prefix_, [&] { return b->places(); });
         return c_->call("places of " + prefix_, [&] {
             std::set<std::string> out;
-            for (auto const& [name, f] : c_->server.all()) {
+            for (auto const& one : c_->server.all()) {
+                auto const& name = one.first;
                 auto const slash = name.find('/', prefix_.size());
-                if (c_->kind == store_kind::conditional && !f->finished) continue;
                 if (name.starts_with(prefix_) && slash != std::string::npos)
                     out.insert(name.substr(prefix_.size(), slash - prefix_.size()));
             }
             return std::vector<std::string>(out.begin(), out.end());
         });
     }
-    void remove_place(const std::string&) {}
+    void remove_place(const std::string& id) {
+        if (auto b = bucket())
+            in_bucket(*c_, "removal of place " + prefix_ + id, [&] { b->remove_place(id); });
+    }
     void remove(std::string_view n) {
         auto const path = full(n);
+        if (auto b = bucket()) return in_bucket(*c_, "removal of " + path, [&] { b->remove(n); });
         c_->call("removal of " + path, [&] {
             c_->server.remove(path, c_->process);
             c_->cache.changed();
         });
     }
     void sync() {
+        if (c_->kind == store_kind::bucket) return;
         c_->call("sync of " + prefix_, [&] { c_->server.sync(); });
     }
     std::string describe(std::string_view n) { return prefix_ + std::string(n); }
 
 private:
+    /// The place in the bucket, where the storage is one.
+    std::optional<cairn::s3_store> bucket() const {
+        if (c_->kind != store_kind::bucket) return {};
+        if (!c_->bucket) c_->bucket = make_bucket(*c_);
+        return prefix_.empty() ? *c_->bucket
+                               : c_->bucket->at(prefix_.substr(0, prefix_.size() - 1));
+    }
     /// Waits for the lock, as `file_store` does; a killed process has none.
     class place_lock {
     public:
@@ -211,11 +260,6 @@ private:
         std::string place_;
     };
     std::string full(std::string_view n) const { return prefix_ + std::string(n); }
-    storage_server::file visible(const std::string& path) {
-        auto f = c_->look_up(path);
-        if (f && c_->kind == store_kind::conditional && !f->finished) f = nullptr;
-        return f;
-    }
     static cairn::object_tag tag_of(const storage_server::file& f) {
         return {f ? std::to_string(f->number) : std::string()};
     }

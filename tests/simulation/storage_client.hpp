@@ -9,12 +9,14 @@
 #include "support/fault_store.hpp"
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/s3.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,12 +28,12 @@ namespace simulation {
 
 /// How a storage publishes.
 enum class store_kind {
-    conditional,  ///< One step compares and replaces; an object appears when it is finished.
-    locked,       ///< Files: compared and renamed under a lock on the directory.
-    renamed,      ///< Files: compared, then renamed. Hosts cache names, as with NFS.
+    bucket,   ///< Of S3, through cairn's store: conditional PUTs, uploads in parts.
+    locked,   ///< Files: compared and renamed under a lock on the directory.
+    renamed,  ///< Files: compared, then renamed. Hosts cache names, as with NFS.
 };
 inline const char* name_of(store_kind k) {
-    constexpr const char* names[] = {"conditional publish", "locks", "renames and caches"};
+    constexpr const char* names[] = {"a bucket", "locks", "renames and caches"};
     return names[static_cast<std::size_t>(k)];
 }
 
@@ -54,6 +56,10 @@ struct host_cache {
 
 /// One process's calls to the storage: when they happen, and what goes wrong in them.
 struct storage_client {
+    storage_client(chance_world& w, storage_server& s, hosts& h, host_cache& c, store_kind k, int p)
+        : world(w), server(s), where(h), cache(c), kind(k), process(p) {}
+    storage_client(storage_client&&) = delete;
+
     chance_world& world;
     storage_server& server;
     hosts& where;
@@ -67,6 +73,9 @@ struct storage_client {
     chance_world::duration stuck_for{0};
     std::function<void(const std::string&)> on_fault{};
     std::function<void(const std::string&)> on_renamed{};  ///< A file was replaced just now.
+    std::uint64_t losses = 0;  ///< Of a bucket's requests, one in so many is lost; 0: none.
+    bool troubled = false;     ///< Some request of a bucket did not go well.
+    std::shared_ptr<cairn::s3_store> bucket{};
     world::time away_until{};  ///< Until then the host does not reach the storage; calls wait.
 
     bool ended() const { return world.dead(process); }
@@ -133,7 +142,6 @@ struct storage_client {
         for (auto it = all.lower_bound(prefix); it != all.end() && it->first.starts_with(prefix);
              ++it) {
             if (it->first.find('/', prefix.size()) != std::string::npos) continue;
-            if (kind == store_kind::conditional && !it->second->finished) continue;
             out.push_back({it->first.substr(prefix.size()), it->second->bytes.size(),
                            it->second->by.at * 1'000'000'000});
         }

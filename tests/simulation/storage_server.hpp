@@ -46,6 +46,8 @@ public:
     virtual void taken(const std::string& name, const stored& file, int by) = 0;
 };
 
+struct bucket_world;
+
 /// What outlives all processes: names and bytes, and which of them would survive a crash. Its
 /// functions are single steps; names are paths.
 class storage_server {
@@ -72,6 +74,17 @@ public:
         changed_.insert(name);
         if (watch_) watch_->placed(name, *it->second, by.process);
         return it->second;
+    }
+    /// In one step: made or replaced, finished and durable.
+    void put(const std::string& name, cairn::byte_vector bytes, const maker& by) {
+        auto f = std::make_shared<stored>();
+        f->bytes = std::move(bytes);
+        f->number = ++numbers_;
+        f->by = by;
+        f->finished = f->durable = true;
+        now_[name] = f;
+        changed_.insert(name);
+        if (watch_) watch_->placed(name, *f, by.process);
     }
     void rename(const std::string& from, const std::string& to, int by) {
         auto const it = now_.find(from);
@@ -130,6 +143,8 @@ public:
         changed_.clear();
         locks_.clear();
     }
+    /// The service, where the storage is a bucket; what is in it is here, too.
+    std::shared_ptr<bucket_world> bucket{};
 
     /// @return Whether `by` has it now.
     bool lock(const std::string& place, int by) {

@@ -34,6 +34,7 @@ public:
         : chance_(seed), world_(chance_()), ranks_(ranks != 0 ? ranks : some_ranks()),
           trace_(trace) {
         stage_.valid = seconds(3 + below(58));
+        if (stage_.kind == store_kind::bucket && below(2) == 0) stage_.losses = 10 + below(90);
         two_jobs_ = ranks_ <= 64 && below(4) == 0;
         server_.watch(&watch_);
         if (trace) found_.say = [this](const std::string& what) { say(what); };
@@ -138,7 +139,7 @@ private:
     cairn::memory_store copy() const {
         cairn::memory_store out;
         for (auto const& [name, f] : server_.all())
-            if (f->finished || stage_.kind != store_kind::conditional)
+            if (f->finished || stage_.kind != store_kind::bucket)
                 out.publish(name, f->bytes, std::nullopt);
         return out;
     }

@@ -45,6 +45,7 @@ public:
         if (trace) found_.say = [this](const std::string& what) { say(what); };
         // Restarts show that all earlier attempts have ended, or hosts come back.
         named_ = below(2) == 0;
+        if (kind_ == store_kind::bucket && below(2) == 0) stage_.losses = 10 + below(90);
         found_.cached_names = stage_.kind == store_kind::renamed;
         found_.may_lose_updates = !named_ && stage_.kind == store_kind::renamed;
         server_.watch(&watch_);
@@ -208,7 +209,7 @@ private:
     cairn::memory_store copy() const {
         cairn::memory_store out;
         for (auto const& [name, f] : server_.all())
-            if (f->finished || stage_.kind != store_kind::conditional)
+            if (f->finished || stage_.kind != store_kind::bucket)
                 out.publish(name, f->bytes, std::nullopt);
         return out;
     }
@@ -291,7 +292,7 @@ private:
     hosts where_{world_};
     findings found_{};
     store_kind kind_ = static_cast<store_kind>(below(3));
-    root_rules rules_{server_, world_, where_, found_, kind_ != store_kind::conditional};
+    root_rules rules_{server_, world_, where_, found_, true};
     told_changes watch_{found_, rules_};
     std::map<int, host_cache> caches_{};
     story_stage stage_{world_, server_, where_,     found_,

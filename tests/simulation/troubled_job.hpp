@@ -34,6 +34,7 @@ struct story_stage {
     std::function<void(const std::string&)> say;
     int processes = 0;  ///< So far.
     int versions = 0;
+    std::uint64_t losses = 0;  ///< See `storage_client`.
 
     /// The storage, as a new process uses it.
     std::unique_ptr<storage_client> client(int process, int host,
@@ -41,10 +42,8 @@ struct story_stage {
         where.start(process, host, of);
         auto& cache = caches[host];
         cache.valid = valid;
-        auto c = std::make_unique<storage_client>(storage_client{
-            world, server, where, cache, kind, process, {}, {}, {}, {}, {}, {}, {}, {}});
-        c->typical = std::chrono::microseconds(300);
-        c->stuck_at = -1;
+        auto c = std::make_unique<storage_client>(world, server, where, cache, kind, process);
+        c->losses = losses;
         return c;
     }
 };

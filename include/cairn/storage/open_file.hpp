@@ -9,6 +9,7 @@
 #include <cairn/storage/detail/checked_payloads.hpp>
 
 #include <any>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -30,6 +32,10 @@ namespace cairn {
 class open_file {
     using handle = any_store::reader;
     using reopening = std::function<handle()>;
+    struct read_bytes {
+        std::uint64_t at = 0;
+        byte_vector bytes{};
+    };
 
 public:
     /// @param h      What `ObjectStore::open` returns.
@@ -53,6 +59,26 @@ public:
     /// Returns these bytes; allocates no memory for bytes beyond the end of the file.
     /// @throws error as `read`
     CAIRN_DECL byte_vector bytes(std::uint64_t at, std::uint64_t length);
+    /// Bytes of the file that were read together, because requests for each part of them would take
+    /// longer. While it lives, reads of this file find them in memory.
+    ///
+    /// Threads: one; reads of the file, any.
+    class lookahead {
+    public:
+        explicit lookahead(open_file& f) noexcept : file_(f) {}
+        lookahead(lookahead&&) = delete;
+        ~lookahead() { forget(); }
+        /// Reads these bytes, instead of those of the last call.
+        /// @throws error as `open_file::read`
+        CAIRN_DECL void read(std::uint64_t at, std::size_t length);
+
+    private:
+        CAIRN_DECL void forget() noexcept;
+
+        open_file& file_;
+        std::shared_ptr<read_bytes> here_{};
+    };
+
     std::uint64_t size() const noexcept { return size_; }
     /// The file's name for errors: a path, a URL.
     const std::string& described() const noexcept { return described_; }
@@ -111,6 +137,7 @@ private:
     CAIRN_DECL void heed_stop() const;
     CAIRN_DECL std::shared_ptr<handle> current();
     CAIRN_DECL void open_again();
+    CAIRN_DECL bool find_ahead(std::uint64_t at, std::span<std::byte> into);
 
     std::mutex opening_{};
     std::shared_ptr<handle> handle_;
@@ -121,6 +148,9 @@ private:
     reopening again_;
     std::mutex m_{};
     std::any kept_{};
+    std::atomic<bool> looks_ahead_{false};
+    std::mutex ahead_m_{};                              ///< Protects the next member.
+    std::vector<std::shared_ptr<read_bytes>> ahead_{};  ///< Those that are complete.
 };
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
@@ -314,11 +315,14 @@ struct chunk_reader::state {
     void read_part(read_job& job, const file_part& part, auto const& failed) {
         auto const& name = *part.name;
         auto scratch = job.take_scratch();
+        std::optional<open_file::lookahead> ahead;
+        auto known = part.begin;  // groups before this one were looked at for the lookahead
         for (auto i = part.begin; i < part.end && !failed(); ++i) {
             auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {
                 auto const file = open(name, *part.reads);
+                if (i == known) known = look_ahead(job, part, i, *file, ahead);
                 if (g.from.tensor != nullptr)
                     read_chunks(job, *file, g, scratch);
                 else
@@ -326,6 +330,45 @@ struct chunk_reader::state {
             });
         }
         job.give_back(std::move(scratch));
+    }
+
+    /// As many bytes as pass while a request waits for its answer: they are read, wanted or not, if
+    /// that saves one.
+    static constexpr std::uint64_t cost_of_request = std::uint64_t{1} << 20;
+
+    /// How many bytes of a stored item nobody wants.
+    std::uint64_t unwanted_in(const load_plan& plan, const item_group& g) const {
+        if (g.from.tensor == nullptr) return 0;
+        std::uint64_t wanted = 0;
+        detail::stored_items stored(meta);
+        for (auto i : g.items)
+            wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
+        return g.from.length - std::min(g.from.length, wanted);
+    }
+    /// Reads ahead, together, what this group and the next ones of a part want, if the store prefers
+    /// large reads.
+    /// @return the first group that was not looked at
+    std::size_t look_ahead(read_job& job, const file_part& part, std::size_t first, open_file& file,
+                           std::optional<open_file::lookahead>& ahead) const {
+        if (file.read_size() <= detail::usual_read_size) return part.end;
+        auto const begin = part.reads->items[first].from.offset;
+        std::uint64_t end = begin;
+        auto next = first;
+        for (; next < part.end; ++next) {
+            auto const& g = part.reads->items[next];
+            auto const& at = g.from;
+            bool const fits = at.length <= file.read_size() &&
+                              at.offset - begin <= file.read_size() - at.length &&
+                              detail::fits_in(at.offset, at.length, file.size());
+            auto const gap = at.offset - std::min(at.offset, end);
+            if (!fits || g.slice.count != 1 || gap + unwanted_in(job.plan, g) > cost_of_request)
+                break;
+            end = std::max(end, at.offset + at.length);
+        }
+        if (next == first) return first + 1;
+        if (!ahead) ahead.emplace(file);
+        ahead->read(begin, static_cast<std::size_t>(end - begin));
+        return next;
     }
 
     /// Whether several threads may read a chunk.

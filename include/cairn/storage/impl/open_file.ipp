@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -25,11 +27,41 @@ CAIRN_DECL open_file::open_file(handle h, std::string described, storage_setup m
 CAIRN_DECL void open_file::read(std::uint64_t at, std::span<std::byte> into) {
     check_within(at, into.size());
     heed_stop();
-    if (!into.empty()) {
+    if (!into.empty() && !find_ahead(at, into)) {
         auto const usual = [&] { current()->read(at, into); };
         again_ ? detail::reread(usual, [&] { open_again(); }) : usual();
     }
     if (me_.activity) me_.activity->advance();
+}
+
+CAIRN_DECL bool open_file::find_ahead(std::uint64_t at, std::span<std::byte> into) {
+    if (!looks_ahead_) return false;
+    std::shared_ptr<const read_bytes> all;
+    {
+        std::lock_guard const lock(ahead_m_);
+        for (auto const& a : ahead_)
+            if (at >= a->at && detail::fits_in(at - a->at, into.size(), a->bytes.size())) all = a;
+    }
+    if (all) std::memcpy(into.data(), all->bytes.data() + (at - all->at), into.size());
+    return all != nullptr;
+}
+
+CAIRN_DECL void open_file::lookahead::read(std::uint64_t at, std::size_t length) {
+    forget();
+    // Another thread may be reading from the last one.
+    if (here_.use_count() != 1) here_ = std::make_shared<read_bytes>();
+    here_->bytes.resize(length);
+    file_.read(at, here_->bytes);
+    here_->at = at;
+    std::lock_guard const lock(file_.ahead_m_);
+    file_.ahead_.push_back(here_);
+    file_.looks_ahead_ = true;
+}
+
+CAIRN_DECL void open_file::lookahead::forget() noexcept {
+    if (!here_) return;
+    std::lock_guard const lock(file_.ahead_m_);
+    std::erase(file_.ahead_, here_);
 }
 
 CAIRN_DECL byte_vector open_file::bytes(std::uint64_t at, std::uint64_t length) {
