@@ -182,7 +182,7 @@ public:
     template <class Comm>
         requires Communicator<std::remove_cvref_t<Comm>>
     checkpoint_result replace_group(Comm&& ranks) {
-        core_->finish_earlier();
+        core_->finish_all();
         auto lane = lane_of(std::forward<Comm>(ranks), core_->exchange_timeout());
         return detail::or_cancel(lane, detail::rank_of(lane), [&] {
             return core_->replace_group(std::move(lane),
@@ -210,12 +210,12 @@ public:
         core_->before_update(stream);
     }
 
-    /// Waits until the latest save is a checkpoint on disk.
+    /// Waits until the latest save is a checkpoint on disk, and all uploads are complete.
     /// @return this rank's report, with a warning for each failure since the last call that
     ///         `maybe_save` tolerated or `save_now` returned. If there was nothing to wait for, a
     ///         report of these warnings alone; nothing if there are none
-    /// @throws error on all ranks if the latest save has failed, even if that was tolerated: its
-    ///         failures, and all that were tolerated since the last call
+    /// @throws error on all ranks if the latest save, or upload, has failed, even if that was
+    ///         tolerated: its failures, and all that were tolerated since the last call
     std::optional<save_report> wait() { return core_->wait(); }
 
     /// Loads a checkpoint of the directory, or of the store, e.g. `step_100`, or by its path; waits
@@ -306,6 +306,13 @@ public:
     checkpoint_plan reserve(State&& state) {
         core_->prepare_plan();
         return core_->reserve(detail::flattened_or_error(state));
+    }
+
+    /// Returns the newest checkpoint that this run has uploaded (`checkpointer_options::upload`),
+    /// as far as the ranks have told each other: the same on all ranks. Nothing newer is safe from
+    /// the loss of the first place.
+    const std::optional<uploaded_checkpoint>& uploaded() const noexcept {
+        return core_->uploaded();
     }
 
     /// The memory for copies, on this rank.

@@ -69,11 +69,13 @@
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
 #include <cairn/storage/impl/safetensors_writer.ipp>
+#include <cairn/storage/impl/source_data.ipp>
 #include <cairn/storage/impl/source_pieces.ipp>
 #include <cairn/storage/impl/torch_reader.ipp>
 #include <cairn/storage/impl/torch_save_reader.ipp>
 #include <cairn/storage/impl/torch_save_writer.ipp>
 #include <cairn/storage/impl/torch_writer.ipp>
+#include <cairn/storage/impl/written_part.ipp>
 #endif
 
 #if CAIRN_SRC_UNIT == 3 || CAIRN_SRC_UNIT == 0
@@ -139,12 +141,15 @@
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/core_loads.ipp>
 #include <cairn/checkpointer/impl/core_saves.ipp>
+#include <cairn/checkpointer/impl/core_uploads.ipp>
 #include <cairn/checkpointer/impl/plan.ipp>
 #include <cairn/checkpointer/impl/recovery.ipp>
 #include <cairn/checkpointer/impl/rendezvous.ipp>
 #include <cairn/checkpointer/impl/schedule.ipp>
 #include <cairn/checkpointer/impl/signal_watch.ipp>
 #include <cairn/checkpointer/impl/stored_checkpoint.ipp>
+#include <cairn/checkpointer/impl/upload_planner.ipp>
+#include <cairn/checkpointer/impl/uploads.ipp>
 #include <cairn/convert/impl/conversion_planner.ipp>
 #include <cairn/state/impl/bytes_value.ipp>
 #include <cairn/state/impl/converted.ipp>

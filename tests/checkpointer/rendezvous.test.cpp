@@ -26,7 +26,9 @@ rank_report some_report() {
             true,
             std::uint64_t{1} << 63,
             12'345'678'901,
-            {failure}};
+            {failure},
+            earlier_save::writing,
+            {failure, failure}};
 }
 
 BOOST_AUTO_TEST_CASE(reports_and_answers_survive_encoding) {
@@ -39,6 +41,8 @@ BOOST_AUTO_TEST_CASE(reports_and_answers_survive_encoding) {
     BOOST_TEST(r.stall == 12'345'678'901);
     BOOST_REQUIRE(r.failures.size() == 1u);
     BOOST_TEST(r.failures[0].where.file == "a file");
+    BOOST_TEST((r.upload == earlier_save::writing));
+    BOOST_TEST(r.upload_failures.size() == 2u);
 
     rendezvous_answer a;
     a.decided = {checkpoint_schedule::action::fail, true, true};
@@ -46,6 +50,10 @@ BOOST_AUTO_TEST_CASE(reports_and_answers_survive_encoding) {
     a.signals = 5;
     a.next = 77;
     a.failures = r.failures;
+    a.upload = true;
+    a.uploaded = earlier_save::completed;
+    a.upload_failures = r.upload_failures;
+    a.removed = {"a save", "another"};
     auto const b = decode_rendezvous_answer(encode(a));
     BOOST_TEST((b.decided.what == checkpoint_schedule::action::fail));
     BOOST_TEST((b.decided.settled && b.decided.postponed));
@@ -53,6 +61,10 @@ BOOST_AUTO_TEST_CASE(reports_and_answers_survive_encoding) {
     BOOST_TEST(b.signals == 5u);
     BOOST_TEST(b.next == 77);
     BOOST_TEST(b.failures.size() == 1u);
+    BOOST_TEST(b.upload);
+    BOOST_TEST((b.uploaded == earlier_save::completed));
+    BOOST_TEST(b.upload_failures.size() == 2u);
+    BOOST_TEST((b.removed == a.removed));
     BOOST_TEST(decode_rendezvous_answer(encode(rendezvous_answer())).next ==
                checkpoint_schedule::next_call);
 }

@@ -134,7 +134,8 @@ inline auto fields(cairn::detail::missing_rank& m) {
     return std::tie(m.rank, m.answered, m.phase, m.in, m.idle);
 }
 inline auto fields(cairn::detail::rank_report& r) {
-    return std::tie(r.call, r.step, r.earlier, r.heeds_signals, r.signals, r.stall, r.failures);
+    return std::tie(r.call, r.step, r.earlier, r.heeds_signals, r.signals, r.stall, r.failures,
+                    r.upload, r.upload_failures);
 }
 inline auto fields(cairn::rank_needs& n) {
     return std::tie(n.bytes, n.staging_bytes, n.items);

@@ -15,7 +15,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 try:
     import s3fs
-    from safetensors.torch import save as safetensors_bytes
+    from safetensors.torch import load as safetensors_tensors, save as safetensors_bytes
     from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 except ImportError as e:
     print(f"skipped: {e}")
@@ -84,6 +84,31 @@ def main(tmp):
     check("with the file beside them", (tmp / "hf/config.json").read_bytes() ==
           b'{"model_type": "none"}')
     cairn("they are the same", "diff", f"{BUCKET}/hf", f"{tmp}/hf")
+
+    tensors = {k: v for k, v in state.items() if torch.is_tensor(v)}
+    for ranks in "1", "2":
+        cairn("a checkpoint is exported into the bucket", "convert", f"{BUCKET}/run/cairn",
+              f"{BUCKET}/export", "--to", "safetensors", "--skip-values", "--max-file-size",
+              "1000000", "--ranks", ranks)
+        fs.invalidate_cache()
+        index = json.loads(fs.cat(f"{BUCKET}/export/model.safetensors.index.json"))
+        files = set(index["weight_map"].values())
+        got = {}
+        for name in files: got |= safetensors_tensors(fs.cat(f"{BUCKET}/export/{name}"))
+        check("safetensors reads it, bit for bit", same(tensors, got))
+        names = {n.rsplit("/", 1)[1] for n in fs.ls(f"{BUCKET}/export", refresh=True)}
+        check("nothing of a replaced one is left",
+              len(files) > 1 and names == files | {"model.safetensors.index.json"}, names)
+        check("nor beside it", not fs.exists(f"{BUCKET}/.export.saving"))
+        cairn("cairn reads it too", "verify", f"{BUCKET}/export")
+    cairn("one file is one object", "convert", f"{BUCKET}/export", f"{BUCKET}/one.safetensors")
+    check("with all of it", same(tensors, safetensors_tensors(fs.cat(f"{BUCKET}/one.safetensors"))))
+    said = cairn("it is not replaced", "convert", f"{BUCKET}/export", f"{BUCKET}/one.safetensors",
+                 code=2)
+    check("and why is said", "remove it first" in said, said)
+    cairn("so is a file of torch.save", "convert", f"{BUCKET}/run/cairn", f"{BUCKET}/one.pt")
+    with fs.open(f"{BUCKET}/one.pt") as f:
+        check("torch.load reads it", same(state, torch.load(f, weights_only=True)))
 
     said = cairn("a place without a checkpoint", "ls", f"{BUCKET}/nothing", code=2)
     check("is said to be none", "there is no checkpoint" in said, said)

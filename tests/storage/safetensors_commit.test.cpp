@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
         cairn::memory_store memory;
         cairn::save(sd, "m", cairn::safetensors_writer(cairn::archetype::object_store(memory)));
     });
-    BOOST_TEST(says(bare, "RenamingStore"));
+    BOOST_TEST(says(bare, "BrowsableStore"));
 }
 
 BOOST_AUTO_TEST_CASE(of_two_exports_to_one_name_the_later_commit_fails) {

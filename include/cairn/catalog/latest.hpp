@@ -53,6 +53,13 @@ public:
     /// @throws error errc::corrupt if there are, but all were skipped, or quarantined earlier; the
     /// cause, if it cannot be determined whether the next one is damaged
     CAIRN_DECL std::optional<candidate> next();
+    /// The steps of `next`, for the search of several stores: the newest that is left, or null;
+    /// that one, if its metadata is valid; what follows when none is left.
+    const committed_checkpoint* newest() const {
+        return left_.committed.empty() ? nullptr : &left_.committed.back();
+    }
+    CAIRN_DECL std::optional<candidate> next_one();
+    CAIRN_DECL void check_none_skipped();
     /// Skips the candidate that `next` has returned, because it is damaged.
     /// @param for_all  Every process that has examined it says so.
     /// @param level    How thoroughly it is examined before it is quarantined.

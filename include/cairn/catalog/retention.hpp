@@ -95,7 +95,7 @@ struct kept_or_not {
     commit_record record{};
     std::size_t read = 0;   ///< Its position among this run's successful reads; 0: none …
     std::size_t since = 0;  ///< … and in how many places later saves have been complete since.
-    bool own = false;       ///< Of the current save: never removed.
+    bool own = false;       ///< Of the current save, or held: never removed.
 };
 
 /// Whether the commit of `a` is older.

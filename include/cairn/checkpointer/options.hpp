@@ -6,9 +6,11 @@
 #include <cairn/catalog/retention.hpp>
 #include <cairn/memory/arena_options.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/planner/report.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/torch_options.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -74,6 +76,22 @@ enum class destruction_policy : std::uint8_t {
     cancel  ///< It cancels the save on all ranks and removes its files, after the current write.
 };
 
+/// A second place for checkpoints of a `checkpointer`, e.g. a bucket, where the first one is a disk
+/// of each node: fast, and lost with it.
+///
+/// Each `every`-th checkpoint is copied there in the background, while the next ones are saved to
+/// the first place: every rank copies what it has written itself. So are those of `save_now` and of
+/// signals, because they may be the last ones. A checkpoint exists there only once all of it does.
+struct upload_options {
+    /// A `BrowsableStore`: `cairn::any_store(cairn::s3_store("s3://bucket/run"))`.
+    any_store to;
+    /// While one is being copied, the next waits for the next save. The coordinator's is used.
+    int every = 1;
+    /// Which are kept there; see `checkpointer_options::keep`.
+    retention keep{};
+    torch_writer_options storage{};  ///< Of the copies; `polite` limits how much they disturb.
+};
+
 /// Options of a `checkpointer`.
 struct checkpointer_options {
     /// How often `maybe_save` saves. The coordinator's value is used.
@@ -98,7 +116,12 @@ struct checkpointer_options {
     /// and those that make the group unusable, such as the death of a rank, are always thrown. The
     /// coordinator's value is used.
     int max_failed_saves = 0;
+    /// What happens to a save, or an upload, that is under way when the checkpointer is destroyed.
     destruction_policy destruction = destruction_policy::wait;
+    /// Where checkpoints are copied to; on all ranks, or on none. An upload that fails is told like
+    /// a save that fails, and tolerated like one; the next save is then uploaded. Until its end its
+    /// checkpoint is kept in the first place, whatever the rules.
+    std::optional<upload_options> upload{};
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
     /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
     std::vector<int> save_on_signal{};
@@ -114,6 +137,13 @@ struct checkpointer_options {
 struct save_notes {
     /// Metrics by name, e.g. `{{"loss", 0.3}}`; for `best`.
     std::map<std::string, double, std::less<>> metrics{};
+};
+
+/// A checkpoint that was copied to the second place.
+struct uploaded_checkpoint {
+    checkpoint_id id{};
+    std::int64_t step = 0;
+    save_report report{};  ///< This rank's, of the copy.
 };
 
 /// The checkpoint that `checkpointer::load_latest` has loaded.
@@ -136,9 +166,11 @@ struct checkpoint_result {
     std::vector<int> signals{};
     /// This rank's report of an earlier save, in the call that learned that it has completed.
     std::optional<save_report> completed{};
-    /// For each rank that has failed: why an earlier save, or this one, has failed and was
-    /// tolerated (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier save
-    /// has failed. Empty: none has.
+    /// The latest upload, in the call that learned that it is complete.
+    std::optional<uploaded_checkpoint> uploaded{};
+    /// For each rank that has failed: why an earlier save, an upload, or this save, has failed and
+    /// was tolerated (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier
+    /// one has failed. Empty: none has.
     std::vector<rank_failure> failures{};
     /// How long the training was stopped on this rank: by this call, and by `before_update` since
     /// the previous call of `maybe_save` or `save_now`.

@@ -26,7 +26,7 @@ struct verb_event {
     };
 
     kind what = kind::begin;
-    /// "save", "async_save", "load" or "async_load".
+    /// "save", "async_save", "load", "async_load", or "upload" (`checkpointer_options::upload`).
     std::string_view verb{};
     std::string_view id{};  ///< Of the checkpoint, as passed to the verb.
     int rank = 0;

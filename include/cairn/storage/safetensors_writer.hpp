@@ -71,7 +71,11 @@ struct safetensors_writer_options {
 /// columns are, are thus written twice; the report says how much that was. The index has the CRC-32
 /// of each tensor. Tied weights are stored under one name only; the report names the others.
 ///
-/// The store must be a @ref RenamingStore.
+/// A store that is no @ref RenamingStore, e.g. a bucket, has the files where they stay, and no
+/// others of a directory are touched: one file exists when it is complete, and is not replaced. Of
+/// several, or where others are replaced, the index is written last, on the condition that it is
+/// still the one that was there, and the files have names with the save id. Small files of
+/// `add_files` are written just before. The store must be a @ref BrowsableStore.
 class safetensors_writer : public detail::layout_writer {
 public:
     /// Directories below the current one, or absolute ones.

@@ -36,7 +36,8 @@ struct torch_save_writer_options {
 /// The coordinator writes what it holds, and all that the other ranks put aside in the hidden
 /// directory; if other ranks hold values, it writes everything when it completes the file.
 ///
-/// The store must be a @ref RenamingStore.
+/// In a store that is no @ref RenamingStore, e.g. a bucket, the file is written where it stays,
+/// exists when it is complete, and is not replaced. The store must be a @ref BrowsableStore.
 class torch_save_writer : public detail::layout_writer {
 public:
     /// Files below the current directory, or absolute ones.

@@ -43,6 +43,10 @@ public:
 
     /// Relocates the store to a checkpoint, if the store supports that; an empty id keeps the
     /// place.
+    /// Ranks of other hosts may write to disks of their own, which this one does not see: before a
+    /// commit, only files that are found are checked for their size.
+    CAIRN_DECL void on_own_disks();
+
     /// @throws error errc::invalid_argument for invalid options.
     CAIRN_DECL void reset(const checkpoint_id& id);
 

@@ -94,7 +94,8 @@ DEFECTS = [
            "if (PLANTED || !is_intent_name(info.name)) continue;",
            by="catalog", wrong="a later collection removes the files of what was put aside"),
     Defect("none-whole-is-none", LATEST,
-           "if (skipped_ == 0) {", "if (PLANTED) return {}; if (skipped_ == 0) {",
+           "if (skipped_ == 0) return fail_if_quarantined();",
+           "if (PLANTED) return; if (skipped_ == 0) return fail_if_quarantined();",
            by="catalog checkpointer:checkpointer_recovery",
            wrong="a training begins anew beside damaged checkpoints"),
     Defect("newer-notice-ignored", "storage/detail/running_reads.hpp",
@@ -158,8 +159,8 @@ DEFECTS = [
            "if (e.code() == make_error_code(errc::not_found) &&",
            by="catalog:catalog_garbage", wrong="what cannot be opened is never collected"),
     Defect("failures-not-counted", "checkpointer/impl/core_saves.ipp",
-           "failed_in_a_row_ < most_failed_", "(PLANTED ? most_failed_ > 0 : "
-           "failed_in_a_row_ < most_failed_)",
+           "failed < most_failed_", "(PLANTED ? most_failed_ > 0 : "
+           "failed < most_failed_)",
            by="checkpointer", wrong="a training goes on for ever without a checkpoint"),
     Defect("successes-do-not-count", "checkpointer/impl/core.ipp",
            "failed_in_a_row_ = 0;", "if (!PLANTED) failed_in_a_row_ = 0;",

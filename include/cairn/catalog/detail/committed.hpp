@@ -30,6 +30,7 @@ struct committed_checkpoint {
 /// Sorts checkpoints by their commits, the oldest first. Those without a record come before all
 /// others, in the order of their names, where numbers count as numbers; those that cannot be read
 /// come last, since they may be the newest.
+CAIRN_DECL bool is_before_by_commit(const committed_checkpoint& a, const committed_checkpoint& b);
 CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all);
 
 /// All places directly within a store.

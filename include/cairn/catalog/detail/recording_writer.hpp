@@ -3,18 +3,21 @@
 #define CAIRN_CATALOG_DETAIL_RECORDING_WRITER_HPP
 
 #include <cairn/activity.hpp>
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/written_part.hpp>
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,7 +28,10 @@ namespace cairn::detail {
 /// The knowledge of one run about the checkpoints in a store. Thread-safe.
 class run_catalog {
 public:
-    explicit run_catalog(retention keep) : keep_(std::move(keep)) {}
+    /// @param also  A second store with checkpoints of the run: the order of commits goes on from
+    ///              those in it, too.
+    explicit run_catalog(retention keep, std::optional<any_store> also = {})
+        : keep_(std::move(keep)), also_(std::move(also)) {}
     run_catalog(run_catalog&&) = delete;
 
     const retention& keep() const noexcept { return keep_; }
@@ -36,6 +42,11 @@ public:
     CAIRN_DECL void note_read(const commit_record& record);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
+    /// Keeps the checkpoint of that save, whatever the rules, until it is released.
+    CAIRN_DECL void hold(const std::string& save_id);
+    CAIRN_DECL void release(const std::string& save_id);
+    /// Returns the saves whose checkpoints this run has removed since the last call.
+    CAIRN_DECL std::vector<std::string> take_removed();
     /// Returns the next number in the order of commits.
     /// @param warnings  Receives a warning, the first time, if others' numbers cannot be read, or
     ///                  places cannot be examined.
@@ -48,7 +59,11 @@ public:
                                                cairn::activity* activity);
 
 private:
+    void note_numbers(const any_store& root, bool first, known_records* known,
+                      std::vector<std::string>& warnings, cairn::activity* activity);
+
     retention keep_;
+    std::optional<any_store> also_;
     std::mutex m_{};
     run_memory run_{};
     std::uint64_t highest_ = 0;
@@ -58,11 +73,16 @@ private:
 class recording_writer {
 public:
     /// @param root    Where the checkpoints are.
-    /// @param record  Step and metrics; the other members are filled in.
+    /// @param record  Step and metrics; the other members are filled in, unless it has a number.
+    /// @param part    Receives what this rank writes, to a disk that ranks of other hosts may not
+    ///                see. Null: all see the same store.
     recording_writer(const any_store& root, const torch_writer_options& options,
-                     std::shared_ptr<run_catalog> catalog, commit_record record)
+                     std::shared_ptr<run_catalog> catalog, commit_record record,
+                     std::shared_ptr<written_part> part = nullptr)
         : root_(root), inner_(root, options), catalog_(std::move(catalog)),
-          record_(std::move(record)) {}
+          record_(std::move(record)), part_(std::move(part)) {
+        if (part_) inner_.on_own_disks();
+    }
 
     void reset(const checkpoint_id& id) {
         id_ = id;
@@ -71,6 +91,7 @@ public:
     void set_up_writer(const storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
+        if (part_) part_->save_id = save_id_;
         inner_.set_up_writer(setup);
     }
     save_plan prepare_local_save_plan(save_plan plan) {
@@ -84,11 +105,11 @@ public:
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     completion<write_results> done) {
-        inner_.write_data(plan, data, std::move(done));
+        inner_.write_data(plan, data, noted(plan, std::move(done)));
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     const item_released& released, completion<write_results> done) {
-        inner_.write_data(plan, data, released, std::move(done));
+        inner_.write_data(plan, data, released, noted(plan, std::move(done)));
     }
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
     bool committed(const std::string& save_id) { return inner_.committed(save_id); }
@@ -96,10 +117,14 @@ public:
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:
+    CAIRN_DECL completion<write_results> noted(const save_plan& plan,
+                                               completion<write_results> done);
+
     any_store root_;
     torch_writer inner_;
     std::shared_ptr<run_catalog> catalog_;
     commit_record record_;
+    std::shared_ptr<written_part> part_;
     std::shared_ptr<cairn::activity> activity_{};
     checkpoint_id id_{};
     std::string save_id_{};

@@ -61,6 +61,8 @@ struct run_memory {
     std::set<std::string> told{};                ///< Warnings that were given.
     bool collected = false;                      ///< Leftovers of earlier runs were removed.
     std::set<checkpoint_id> left{};              ///< Places where some could not be.
+    std::set<std::string> held{};                ///< Saves whose checkpoints stay for now.
+    std::vector<std::string> removed{};          ///< Saves whose checkpoints were removed.
 };
 
 /// Removes the checkpoints that `keep` does not keep, if they are where a `checkpointer` has saved

@@ -127,16 +127,15 @@ CAIRN_DECL bool is_step_name(std::string_view id) {
            id.find_first_not_of("0123456789", step.size()) == id.npos;
 }
 
-CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all) {
+CAIRN_DECL bool is_before_by_commit(const committed_checkpoint& a, const committed_checkpoint& b) {
     auto const kind = [](const committed_checkpoint& c) {
         return !c.problem.empty() ? 2 : c.record ? 1 : 0;
     };
-    std::sort(all.begin(), all.end(),
-              [&](const committed_checkpoint& a, const committed_checkpoint& b) {
-                  if (kind(a) != kind(b)) return kind(a) < kind(b);
-                  return a.record && b.record ? is_older(*a.record, *b.record)
-                                              : is_before_by_number(a.id, b.id);
-              });
+    if (kind(a) != kind(b)) return kind(a) < kind(b);
+    return a.record && b.record ? is_older(*a.record, *b.record) : is_before_by_number(a.id, b.id);
+}
+CAIRN_DECL void sort_by_commit(std::vector<committed_checkpoint>& all) {
+    std::sort(all.begin(), all.end(), is_before_by_commit);
 }
 
 }  // namespace cairn::detail

@@ -76,43 +76,45 @@ CAIRN_DECL void candidates::refuse_newer_of_ranks(const checkpoint_id& next) {
 }
 
 CAIRN_DECL auto candidates::next() -> std::optional<candidate> {
+    while (newest() != nullptr)
+        if (auto c = next_one()) return c;
+    check_none_skipped();
+    return {};
+}
+CAIRN_DECL auto candidates::next_one() -> std::optional<candidate> {
     auto& all = left_.committed;
-    while (!all.empty()) {
-        if (activity_) activity_->advance();
-        auto c = std::move(all.back());
-        all.pop_back();
-        refuse_newer_of_ranks(c.id);
-        current_ = c.id;
-        linked_ = c.linked;
-        try {
-            auto place = root_.at(current_);
-            examined_ = place.tag(metadata_name);
-            if (!c.problem.empty()) {
-                look_again(std::move(c));
-                continue;
-            }
-            auto m =
-                unless_removed(place, metadata_name, [&] { return read_checked_metadata(place); });
-            if (!m) continue;
-            return candidate{current_, std::move(*m)};
-        } catch (const error& e) {
-            auto const why = current_problem();
-            if (!why.damaged) {  // it may be whole: no older step is resumed in its place
-                auto where = e.context();
-                if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
-                if (where.remedy.empty() && e.code() == make_error_code(errc::unsupported))
-                    where.remedy =
-                        "use a version of cairn that knows it, or load an older one by name";
-                throw error(e.code(), std::move(where));
-            }
-            skip(why, false, verify_level::metadata);
+    if (activity_) activity_->advance();
+    auto c = std::move(all.back());
+    all.pop_back();
+    refuse_newer_of_ranks(c.id);
+    current_ = c.id;
+    linked_ = c.linked;
+    try {
+        auto place = root_.at(current_);
+        examined_ = place.tag(metadata_name);
+        if (!c.problem.empty()) {
+            look_again(std::move(c));
+            return {};
         }
-    }
-    refuse_newer_of_ranks({});
-    if (skipped_ == 0) {
-        fail_if_quarantined();
+        auto m = unless_removed(place, metadata_name, [&] { return read_checked_metadata(place); });
+        if (!m) return {};
+        return candidate{current_, std::move(*m)};
+    } catch (const error& e) {
+        auto const why = current_problem();
+        if (!why.damaged) {  // it may be whole: no older step is resumed in its place
+            auto where = e.context();
+            if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
+            if (where.remedy.empty() && e.code() == make_error_code(errc::unsupported))
+                where.remedy = "use a version of cairn that knows it, or load an older one by name";
+            throw error(e.code(), std::move(where));
+        }
+        skip(why, false, verify_level::metadata);
         return {};
     }
+}
+CAIRN_DECL void candidates::check_none_skipped() {
+    refuse_newer_of_ranks({});
+    if (skipped_ == 0) return fail_if_quarantined();
     throw error(errc::corrupt,
                 {.file = root_.describe(newest_),
                  .expected = "a checkpoint that is whole",

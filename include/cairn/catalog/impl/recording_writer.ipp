@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace cairn::detail {
@@ -31,34 +33,54 @@ CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::strin
     run_.known.erase(id);
 }
 
+CAIRN_DECL void run_catalog::hold(const std::string& save_id) {
+    std::lock_guard const lock(m_);
+    run_.held.insert(save_id);
+}
+CAIRN_DECL void run_catalog::release(const std::string& save_id) {
+    std::lock_guard const lock(m_);
+    run_.held.erase(save_id);
+}
+
+CAIRN_DECL std::vector<std::string> run_catalog::take_removed() {
+    std::lock_guard const lock(m_);
+    return std::exchange(run_.removed, {});
+}
+
+CAIRN_DECL void run_catalog::note_numbers(const any_store& root, bool first, known_records* known,
+                                          std::vector<std::string>& warnings,
+                                          cairn::activity* activity) {
+    if (!root.browsable()) return;
+    try {
+        auto const found = find_places(root, activity, known);
+        for (auto const& c : found.committed) {
+            if (c.record) highest_ = std::max(highest_, c.record->sequence);
+            if (first && !c.problem.empty())
+                warnings.push_back("the order of this checkpoint and '" + c.id +
+                                   "' is not known, because the latter's record cannot be "
+                                   "read: " +
+                                   c.problem);
+        }
+        for (auto const& c : found.denied)
+            if (run_.told.insert(c.id).second)
+                warnings.push_back("'" + root.at(c.id).describe(".") +
+                                   "' is ignored: " + c.problem);
+    } catch (...) {
+        warnings.push_back(
+            "the order of this checkpoint among those of earlier runs is not known, because "
+            "they cannot be listed: " +
+            text_of(std::current_exception()));
+    }
+}
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
                                                     std::vector<std::string>& warnings,
                                                     cairn::activity* activity) {
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
+    if (auto const also = std::exchange(also_, std::nullopt))
+        note_numbers(*also, true, nullptr, warnings, activity);
     // Each time: other jobs may save here too.
-    if (root.browsable()) {
-        try {
-            auto const found = find_places(root, activity, &run_.known);
-            for (auto const& c : found.committed) {
-                if (c.record) highest_ = std::max(highest_, c.record->sequence);
-                if (first && !c.problem.empty())
-                    warnings.push_back("the order of this checkpoint and '" + c.id +
-                                       "' is not known, because the latter's record cannot be "
-                                       "read: " +
-                                       c.problem);
-            }
-            for (auto const& c : found.denied)
-                if (run_.told.insert(c.id).second)
-                    warnings.push_back("'" + root.at(c.id).describe(".") +
-                                       "' is ignored: " + c.problem);
-        } catch (...) {
-            warnings.push_back(
-                "the order of this checkpoint among those of earlier runs is not known, because "
-                "they cannot be listed: " +
-                text_of(std::current_exception()));
-        }
-    }
+    note_numbers(root, first, &run_.known, warnings, activity);
     return ++highest_;
 }
 
@@ -70,14 +92,37 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
     return detail::retain(root, keep_, run_, own, activity);
 }
 
+CAIRN_DECL completion<write_results> recording_writer::noted(const save_plan& plan,
+                                                             completion<write_results> done) {
+    if (!part_) return done;
+    part_->plan = plan;
+    auto const to = std::make_shared<completion<write_results>>(std::move(done));
+    return completion<write_results>(
+        [part = part_, to](std::exception_ptr e, std::optional<write_results> r) {
+            if (e) return to->fail(std::move(e));
+            try {
+                part->results = *r;
+            } catch (...) {  // no memory
+                return to->fail(std::current_exception());
+            }
+            (*to)(std::move(*r));
+        });
+}
+
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
     std::vector<std::string> warnings;
     auto record = record_;
-    record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+    if (record.sequence == 0) {
+        record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+        record.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+    }
     catalog_->note_save(id_, save_id_);
-    record.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
-                           std::chrono::system_clock::now().time_since_epoch())
-                           .count();
+    if (part_) {
+        part_->record = record;
+        if (part_->held) catalog_->hold(save_id_);
+    }
     for (auto const& rule : catalog_->keep().rules()) {
         auto const* best = std::get_if<keep_best>(&rule);
         if (best != nullptr && record.metrics.count(best->metric) == 0)

@@ -133,7 +133,8 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
     std::set<std::string> standing;
     for (auto const& c : found.committed) {
         if (c.linked || !c.record || c.id != "step_" + std::to_string(c.record->step)) continue;
-        all.push_back({c.id, *c.record, 0, 0, c.record->save_id == own});
+        auto const& save = c.record->save_id;
+        all.push_back({c.id, *c.record, 0, 0, save == own || run.held.count(save) != 0});
         standing.insert(c.record->save_id);
     }
     // Another run that saves here may since have removed some.
@@ -211,7 +212,9 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
         ++run.tried[c.record.save_id];
         attempt("checkpoint '" + c.id + "' is not needed, but could not be removed",
                 [&](auto& said) {
-                    (void)remove_checkpoint(root, c.id, c.record.save_id, said, activity);
+                    if (remove_checkpoint(root, c.id, c.record.save_id, said, activity) ==
+                        removal::removed)
+                        run.removed.push_back(c.record.save_id);
                     run.known.erase(c.id);
                     run.left.insert(c.id);  // its intent may list files that are too young
                 });

@@ -9,6 +9,7 @@
 #include <cairn/checkpointer/detail/rendezvous.hpp>
 #include <cairn/checkpointer/detail/schedule.hpp>
 #include <cairn/checkpointer/detail/signal_watch.hpp>
+#include <cairn/checkpointer/detail/uploads.hpp>
 #include <cairn/checkpointer/options.hpp>
 #include <cairn/checkpointer/plan.hpp>
 #include <cairn/checkpointer/stored_checkpoint.hpp>
@@ -34,6 +35,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,8 +66,9 @@ public:
     checkpointer_core(checkpointer_core&&) = delete;
     CAIRN_DECL ~checkpointer_core();
 
-    /// Waits for the end of the earlier save on this rank; must come before `replace_group`.
-    CAIRN_DECL void finish_earlier();
+    /// Waits for the end of the earlier save and of uploads on this rank; must come before
+    /// `replace_group`.
+    CAIRN_DECL void finish_all();
     /// Collective, with the constructors of ranks that are new. After an error the group is
     /// unchanged.
     /// @return the outcome of the earlier save
@@ -94,8 +97,9 @@ public:
     CAIRN_DECL recovery search(const latest_options& options);
     stored_checkpoint content(const recovery::found& f) const {
         return ranks().alone(
-            [&] { return stored_checkpoint(f.id, f.meta, parts_.store, parts_.spaces); });
+            [&] { return stored_checkpoint(f.id, f.meta, store_of(f.tier), parts_.spaces); });
     }
+    const std::optional<uploaded_checkpoint>& uploaded() const noexcept { return uploaded_; }
     /// @param damage  The damage that this rank has found before.
     /// @return Nothing if the checkpoint is damaged.
     CAIRN_DECL std::optional<load_report> try_load(flattened_or_error& state, recovery& search,
@@ -125,6 +129,7 @@ private:
         bool alone;
         communicator_ref<any_communicator> ref{lane};
         blocking_exchange ranks;
+        std::shared_ptr<detail::uploads> uploads{};  ///< Null: there are none.
         bool agreed = false;  ///< All ranks know that they have joined, or why they have not.
     };
     blocking_exchange& ranks() const noexcept { return group_->ranks; }
@@ -141,12 +146,39 @@ private:
     void check_process() const;
     rendezvous_answer meet(checkpointer_call call, std::int64_t step);
     rendezvous_answer answer(const std::vector<outcome>& all);
+    /// On the coordinator: whether a save that is due is to be uploaded, too.
+    bool upload_due(bool asked, bool busy);
     struct agreement {
         rendezvous_answer answer{};
         std::optional<save_report> completed{};
         std::optional<time_point> since{};      ///< From here on, ranks do not wait for late ones.
-        std::vector<rank_failure> tolerated{};  ///< Of an earlier save.
+        std::vector<rank_failure> tolerated{};  ///< Of an earlier save, or upload.
+        std::optional<uploaded_checkpoint> uploaded{};
     };
+    uploaded_checkpoint note_upload(uploads::result u);
+    void settle_upload(checkpointer_call call, agreement& all);
+    /// The earlier save has failed on all ranks: it is not uploaded.
+    void drop_upload();
+    std::size_t open_uploads() const { return group_->uploads ? group_->uploads->size() : 0; }
+    /// A save has completed, in the first of two places. Removes this rank's files of checkpoints
+    /// that are not there any more, if they are on a disk that the coordinator does not see.
+    void note_local(const std::vector<std::string>& removed) noexcept;
+    void remove_local(const std::string& save_id);
+    /// Opens the uploads of a group; collective.
+    void open_uploads(group& g);
+    /// A save replaces a checkpoint of this name; waits until that is uploaded, if it is to be.
+    void await_upload(const checkpoint_id& id);
+    /// Reports uploads that have failed. Waits for them, or cancels them.
+    void end_uploads(bool cancelled);
+    /// Where checkpoints are: 0, or 1 for where they are uploaded to.
+    const any_store& store_of(std::size_t tier) const {
+        return tier == 0 ? parts_.store : options_.upload->to;
+    }
+    /// Returns where a checkpoint of that name is; the same on all ranks.
+    std::size_t tier_of(const checkpoint_id& id);
+    load_report load_from(std::size_t tier, flattened_or_error& state, const checkpoint_id& id,
+                          const load_options& options);
+    void finish_earlier();
     /// Exchanges with the other ranks until none has to wait for the earlier save.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);
@@ -154,12 +186,17 @@ private:
                                    const make_state& state, const save_notes& notes);
     void check_coordinator(int size) const;
     void check_keep() const;
+    void check_upload() const;
+    void check_same_upload(bool other) const;
     void check_failed_saves() const;
     void check_same_coordinator(std::int64_t other) const;
     /// Whether a call may return although one more save has failed; the same on all ranks.
-    bool tolerates(checkpointer_call call, const std::vector<rank_failure>& failures) const;
+    /// @param failed  How many have failed before it, in a row.
+    bool tolerates(checkpointer_call call, const std::vector<rank_failure>& failures,
+                   std::int64_t failed) const;
     /// Records tolerated failures for `wait`.
-    void tolerate(std::int64_t step, const std::vector<rank_failure>& failures);
+    /// @param what  "save", or "upload".
+    void tolerate(const char* what, std::int64_t step, const std::vector<rank_failure>& failures);
     /// Returns an error with these failures; for `wait`, also with those tolerated since its last
     /// call.
     error all_failures(checkpointer_call call, std::vector<rank_failure> failures);
@@ -178,10 +215,12 @@ private:
     void begin(std::int64_t step, const make_state& state, const save_notes& notes);
     template <class Handler>
     void start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
-               const save_notes& notes, const checkpointer_parts& more, Handler handler);
+               const save_notes& notes, const checkpointer_parts& more,
+               std::shared_ptr<written_part> part, Handler handler);
     /// Notes that this run has read a checkpoint, which is then kept until a newer one is read.
     /// Adds a warning if that fails.
-    void note_read(const checkpoint_id& id, std::vector<std::string>& warnings) noexcept;
+    void note_read(std::size_t tier, const checkpoint_id& id,
+                   std::vector<std::string>& warnings) noexcept;
     template <class F>
     void passing(F&& f) {
         check_process();
@@ -206,8 +245,7 @@ private:
     parts parts_;
     std::unique_ptr<group> group_;
     std::shared_ptr<activity> activity_ = std::make_shared<activity>();  ///< Of this rank's calls.
-    std::shared_ptr<run_catalog> catalog_ =
-        std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true));
+    std::shared_ptr<run_catalog> catalog_{}, upload_catalog_{};
     std::optional<staging_arena> arena_{};
     plan_cache plans_{};
     std::optional<signal_watch> signals_{};
@@ -217,6 +255,20 @@ private:
     std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
     std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
     bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
+    std::int64_t failed_uploads_ = 0;       ///< In a row.
+    bool untold_upload_ = false;            ///< As `untold_`.
+    std::int64_t saves_since_upload_ = 0;   ///< The coordinator's is used.
+    bool uploads_earlier_ = false;          ///< The earlier save is to be uploaded.
+    uploads::added upload_{};               ///< For a save that has not begun.
+    std::shared_ptr<written_part> part_{};  ///< Of the earlier save, if there are two places.
+    struct own_files {
+        checkpoint_id place{};
+        std::vector<std::string> names{};
+    };
+    std::map<std::string, own_files> local_{};  ///< By save id; if this rank's disk is its own.
+    std::optional<bool> own_disk_{};            ///< Whether the coordinator's is another one.
+    std::optional<uploaded_checkpoint> uploaded_{};
+    std::optional<recovery::found> latest_{};  ///< What `latest` has found; its id and tier.
     earlier_save earlier_ = earlier_save::none;
     std::shared_ptr<overlap_gate> gate_{};    ///< Of the earlier save.
     std::unique_ptr<earlier_handle> handle_;  ///< Of the earlier save. Not null.
@@ -234,6 +286,7 @@ private:
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/checkpointer/impl/core_loads.ipp>
 #include <cairn/checkpointer/impl/core_saves.ipp>
+#include <cairn/checkpointer/impl/core_uploads.ipp>
 #endif
 
 #endif

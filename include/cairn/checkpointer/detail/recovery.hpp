@@ -24,18 +24,20 @@ namespace cairn::detail {
 /// connection.
 CAIRN_DECL bool tells_of_damage(const rank_failure& f);
 
-/// The search of all ranks for the newest checkpoint that is whole for each of them. The
-/// coordinator lists and reads the metadata; every rank examines the files as it sees them.
-/// All members are collective, and their results are the same on all ranks.
+/// The search of all ranks for the newest checkpoint that is whole for each of them, in several
+/// stores whose checkpoints have one order of commits. Of copies of one, that in the first store is
+/// examined first. The coordinator lists and reads the metadata; every rank examines the files as
+/// it sees them. All members are collective, and their results are the same on all ranks.
 class recovery {
 public:
     /// @param options  The coordinator's are used.
-    recovery(blocking_exchange& ranks, any_store root, latest_options options,
+    recovery(blocking_exchange& ranks, std::vector<any_store> tiers, latest_options options,
              std::shared_ptr<cairn::activity> activity)
-        : ranks_(ranks), root_(std::move(root)), options_(std::move(options)),
+        : ranks_(ranks), tiers_(std::move(tiers)), options_(std::move(options)),
           activity_(std::move(activity)) {}
 
     struct found {
+        std::size_t tier = 0;  ///< In which of the stores it is.
         checkpoint_id id{};
         std::string save_id{};
         metadata meta{};
@@ -56,13 +58,15 @@ private:
     template <class F>
     outcome answered(F&& f);
     std::vector<std::byte> candidate();
+    std::optional<candidates::candidate> next_candidate();
     std::vector<std::byte> verdict(const std::vector<outcome>& all);
 
     blocking_exchange& ranks_;
-    any_store root_;
+    std::vector<any_store> tiers_;
     latest_options options_;
     std::shared_ptr<cairn::activity> activity_;
-    std::optional<candidates> left_{};  ///< On the coordinator.
+    std::vector<candidates> left_{};  ///< On the coordinator: of each store.
+    std::size_t current_ = 0;         ///< Where the current candidate is.
 };
 
 }  // namespace cairn::detail

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cairn::detail {
@@ -33,7 +34,9 @@ struct rank_report {
     bool heeds_signals = false;
     signal_set signals = 0;
     std::int64_t stall = 0;  ///< Of the earlier save on this rank, in ns, if it was overlapped.
-    std::vector<rank_failure> failures{};  ///< Of the earlier save, if it failed here.
+    std::vector<rank_failure> failures{};         ///< Of the earlier save, if it failed here.
+    earlier_save upload = earlier_save::none;     ///< The oldest one that is not settled, …
+    std::vector<rank_failure> upload_failures{};  ///< … and why it has failed here.
 };
 CAIRN_DECL std::vector<std::byte> encode(const rank_report& r);
 CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b);
@@ -44,7 +47,11 @@ struct rendezvous_answer {
     bool overlapped = false;  ///< The call returns before the copies are complete.
     signal_set signals = 0;   ///< That have asked for the save, if there is one.
     std::int64_t next = checkpoint_schedule::next_call;
-    std::vector<rank_failure> failures{};  ///< Of the earlier save, if `decided` is to fail.
+    std::vector<rank_failure> failures{};        ///< Of the earlier save, if `decided` is to fail.
+    bool upload = false;                         ///< The save that is decided on is to be uploaded.
+    earlier_save uploaded = earlier_save::none;  ///< How the oldest upload has ended.
+    std::vector<rank_failure> upload_failures{};  ///< Why it has failed.
+    std::vector<std::string> removed{};  ///< Saves whose checkpoints the coordinator has removed.
 };
 CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a);
 CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte> b);
@@ -56,6 +63,8 @@ struct joint_report {
     signal_set signals = 0;
     std::int64_t stall = 0;  ///< The longest.
     std::vector<rank_failure> failures{};
+    earlier_save upload = earlier_save::none;
+    std::vector<rank_failure> upload_failures{};
 };
 /// @param reports  In rank order.
 /// @throws error errc::invalid_argument with each rank that makes another call, or the same with

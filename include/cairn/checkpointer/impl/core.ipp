@@ -18,6 +18,11 @@
 
 namespace cairn::detail {
 
+/// Returns the name of the checkpoint of a step.
+inline checkpoint_id place_of(std::int64_t step) {
+    return "step_" + std::to_string(step);
+}
+
 struct checkpointer_core::earlier_handle {
     std::future<pending_save> staged{};  ///< Once it is staged …
     pending_save save{};                 ///< … and taken.
@@ -29,6 +34,13 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
       handle_(std::make_unique<earlier_handle>()) {
     (void)join(*group_, [&] {
         check_keep();
+        check_upload();
+        auto& to = options_.upload;
+        catalog_ =
+            std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true),
+                                          to ? std::optional<any_store>(to->to) : std::nullopt);
+        if (to)
+            upload_catalog_ = std::make_shared<run_catalog>(with_place_ids(to->to, to->keep, true));
         if (!options_.save.storage.sync_files) parts_.store = parts_.store.without_sync();
         check_failed_saves();
         arena_.emplace(options_.arena);
@@ -46,6 +58,7 @@ joint_report checkpointer_core::join(group& g, F&& prepare) {
         wire_writer w;
         w.svarint(options_.save.coordinator);
         w.svarint(options_.max_failed_saves);
+        w.u8(options_.upload ? 1 : 0);
         rank_report r;
         r.call = checkpointer_call::join;
         r.earlier = earlier_;
@@ -64,10 +77,12 @@ joint_report checkpointer_core::join(group& g, F&& prepare) {
         check_same_coordinator(its.svarint());
         auto const n = its.svarint();
         if (reports.size() == static_cast<std::size_t>(options_.save.coordinator)) most_failed = n;
+        check_same_upload(its.u8() != 0);
         reports.push_back(decode_rank_report(its.raw(its.left())));
     }
     auto joint = join_reports(reports, static_cast<std::size_t>(options_.save.coordinator));
     g.ref.share(activity_);
+    open_uploads(g);
     most_failed_ = most_failed;
     g.agreed = true;
     return joint;
@@ -76,16 +91,28 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     check_process();
     auto next = std::make_unique<group>(std::move(lane), alone, options_.save);
     auto joint = join(*next, [] {});
-    group_ = std::move(next);
     checkpoint_result r;
+    while (open_uploads() != 0) {
+        auto u = group_->uploads->take_oldest();
+        if (!u.saved) continue;  // the failure of its save is told
+        if (!u.failure) {
+            r.uploaded = note_upload(std::move(u));
+            continue;
+        }
+        saves_since_upload_ = options_.upload->every;
+        tolerate("upload", u.step, failures_of(u.failure, ranks().rank()));
+    }
+    uploads_earlier_ = false;
+    upload_ = {};
+    group_ = std::move(next);
     r.completed = settle();
     bool const failed = joint.earlier == earlier_save::failed;
     if (failed) r.failures = or_unknown(std::move(joint.failures));
     // Some ranks may be new: what the others remember must not decide what all do, so it is
     // reported now.
     for (auto& f : std::exchange(tolerated_, {})) r.failures.push_back(std::move(f));
-    failed_in_a_row_ = 0;
-    untold_ = false;
+    failed_in_a_row_ = failed_uploads_ = 0;
+    untold_ = untold_upload_ = false;
     plans_.clear();
     schedule_->settled(failed);
     schedule_->restart();
@@ -116,6 +143,34 @@ CAIRN_DECL void checkpointer_core::check_keep() const {
                  .found = "rules",
                  .remedy = "give the store places() and remove_place(id) (BrowsableStore)"});
 }
+CAIRN_DECL void checkpointer_core::check_upload() const {
+    if (!options_.upload) return;
+    auto const& u = *options_.upload;
+    if (u.every < 1)
+        throw error(errc::invalid_argument, {.expected = "upload_options::every of 1 or more",
+                                             .found = std::to_string(u.every)});
+    auto there = [](any_store s) { return s.describe("."); };
+    for (auto const* store : {&parts_.store, &u.to})
+        if (!store->browsable())
+            throw error(errc::invalid_argument,
+                        {.file = there(*store),
+                         .expected = "stores that can list their places, because both are searched",
+                         .found = "one that cannot",
+                         .remedy = "give the store places() and remove_place(id) "
+                                   "(BrowsableStore)"});
+    auto const to = there(u.to);
+    bool const tells = to.starts_with('/') || to.find("://") != to.npos;  // not: "memory"
+    if (tells && there(parts_.store) == to)
+        throw error(errc::invalid_argument, {.file = to,
+                                             .expected = "another place to upload to",
+                                             .found = "that of the checkpointer"});
+}
+CAIRN_DECL void checkpointer_core::check_same_upload(bool other) const {
+    if (other == options_.upload.has_value()) return;
+    throw error(errc::invalid_argument,
+                {.expected = "checkpointer_options::upload on all ranks, or on none",
+                 .found = other ? "none on this rank" : "none on another rank"});
+}
 CAIRN_DECL void checkpointer_core::check_failed_saves() const {
     if (options_.max_failed_saves >= 0) return;
     throw error(errc::invalid_argument,
@@ -133,15 +188,17 @@ CAIRN_DECL void checkpointer_core::check_same_coordinator(std::int64_t other) co
 CAIRN_DECL checkpointer_core::~checkpointer_core() {
     if (!home_.is_this()) return;  // nothing ends in a forked child
     bool const cancelled = options_.destruction == destruction_policy::cancel;
+    upload_ = {};
     take_handle();
     if (cancelled && handle_->save) handle_->save.cancel();  // before it may commit
     before_update();
     auto const& unclaimed = options_.save.on_unclaimed_error;
+    bool completed = false;
     if (failure_) report_unclaimed(unclaimed, failure_);
     if (handle_->save) {
         try {
             (void)handle_->save.wait();
-            return;
+            completed = true;
         } catch (const error& e) {
             if (!cancelled || e.code() != make_error_code(errc::cancelled))
                 report_unclaimed(unclaimed, std::current_exception());
@@ -149,7 +206,8 @@ CAIRN_DECL checkpointer_core::~checkpointer_core() {
             report_unclaimed(unclaimed, std::current_exception());
         }
     }
-    if (untold_) report_unclaimed(unclaimed, tolerated());
+    end_uploads(cancelled);
+    if ((untold_ && !completed) || untold_upload_) report_unclaimed(unclaimed, tolerated());
 }
 
 /// Gives all ranks what `f` returns on the coordinator, or the failures of what it throws.
@@ -177,9 +235,12 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
     if (gate_) gate_->await_plan();  // until then the lane is being duplicated
     auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();
-        return outcome{{},
-                       encode(rank_report{call, step, earlier_, signals_->any(), signals_->look(),
-                                          stall_.count(), failures_})};
+        rank_report r{call,           step,     earlier_, signals_->any(), signals_->look(),
+                      stall_.count(), failures_};
+        std::exception_ptr why;
+        if (group_->uploads) r.upload = group_->uploads->oldest(why);
+        if (why) r.upload_failures = failures_of(why, ranks().rank());
+        return outcome{{}, encode(r)};
     });
     outcome told;
     try {
@@ -205,6 +266,21 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
     if (joint.stall > 0) schedule_->stalled(std::chrono::nanoseconds(joint.stall));
     auto const call = reports[me].call;
     rendezvous_answer a;
+    auto left = open_uploads();
+    if (joint.upload == earlier_save::completed || joint.upload == earlier_save::failed) {
+        a.uploaded = joint.upload;
+        --left;
+    }
+    if (a.uploaded == earlier_save::failed) {
+        a.upload_failures = or_unknown(std::move(joint.upload_failures));
+        saves_since_upload_ = options_.upload->every;
+        // It is thrown: nothing else happens in this call.
+        if (call != checkpointer_call::save_now &&
+            !tolerates(call, a.upload_failures, failed_uploads_)) {
+            a.next = checkpoint_schedule::next_call;
+            return a;
+        }
+    }
     if (call == checkpointer_call::maybe_save || call == checkpointer_call::save_now) {
         auto const step = reports[me].step;
         if (step < 0)
@@ -219,6 +295,9 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
                        call == checkpointer_call::maybe_save && joint.signals == 0;
         // How long it stops training is known, and reported, at the next rendezvous.
         if (a.overlapped) schedule_->started(now, {});
+        if (options_.upload && a.decided.what == action::save)
+            a.upload =
+                upload_due(call == checkpointer_call::save_now || joint.signals != 0, left != 0);
         // If nothing is saved although signals arrived, this step has been saved before.
         if (a.decided.what == action::save || a.decided.what == action::none)
             a.signals = joint.signals;
@@ -231,8 +310,12 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         schedule_->settled(failed);
         bool const loads = call == checkpointer_call::load || call == checkpointer_call::latest;
         if (loads && !failed) schedule_->restart();
+        // A save that has just failed is not uploaded.
+        if (failed && uploads_earlier_ && left != 0) --left;
+        if (call == checkpointer_call::wait && !failed && left != 0) a.decided.what = action::wait;
     }
     a.next = schedule_->next_rendezvous();
+    if (options_.upload && a.decided.settled) a.removed = catalog_->take_removed();
     if (a.decided.what != action::fail) return a;
     a.failures = or_unknown(std::move(joint.failures));
     return a;
@@ -245,24 +328,31 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         auto const& decided = all.answer.decided;
         if (!all.since) all.since = std::chrono::steady_clock::now();
         next_ = all.answer.next;
+        if (all.answer.uploaded != earlier_save::none) settle_upload(call, all);
         if (decided.settled) all.completed = settle();
         if (decided.what == action::fail) {
+            drop_upload();
             auto& failures = all.answer.failures;
             // A program calls save_now once, at its end: its current state must not be lost.
-            bool const goes_on = call == checkpointer_call::save_now || tolerates(call, failures);
+            bool const goes_on =
+                call == checkpointer_call::save_now || tolerates(call, failures, failed_in_a_row_);
             ++failed_in_a_row_;
             untold_ = goes_on;
             if (!goes_on) throw all_failures(call, std::move(failures));
-            tolerate(saving_step_, failures);
+            tolerate("save", saving_step_, failures);
             for (auto& f : failures) all.tolerated.push_back(std::move(f));
             continue;  // nothing prevents this step from being saved
         }
         if (decided.settled) {
             failed_in_a_row_ = 0;
             untold_ = false;
+            uploads_earlier_ = false;
+            note_local(all.answer.removed);
         }
         if (decided.what != action::wait) return all;
         finish_earlier();
+        if (call == checkpointer_call::wait && open_uploads() != 0)
+            group_->uploads->finish_oldest();
     }
 }
 
@@ -297,8 +387,19 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
     r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
     r.failures = std::move(all.tolerated);
+    r.uploaded = std::move(all.uploaded);
     if (all.answer.decided.what == action::save) {
         std::vector<rank_failure> failures;
+        await_upload(place_of(step));
+        latest_.reset();  // it may have that name
+        uploads_earlier_ = all.answer.upload;
+        ranks().alone([&] {
+            if (uploads_earlier_)
+                upload_ = group_->uploads->add(place_of(step), step);
+            else if (options_.upload)
+                upload_.part = std::make_shared<written_part>();
+            part_ = upload_.part;
+        });
         if (all.answer.overlapped)
             overlap(step, state, notes, *all.since);
         else

@@ -26,30 +26,38 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
     (void)agree(checkpointer_call::load, 0);
     last_step_.reset();
 }
-CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state,
-                                               const checkpoint_id& named,
+CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
+    return load_from(tier_of(id), state, id, options);
+}
+CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_or_error& state,
+                                                    const checkpoint_id& named,
+                                                    const load_options& options) {
     load_parts given;
     checkpoint_id id;
     ranks().alone([&] {
-        id = parts_.store.place_id(named);
+        auto const& store = store_of(tier);
+        id = store.place_id(named);
         given.ranks = &group_->ref;
         given.alone = group_->alone;
-        given.store = parts_.store;
+        given.store = store;
         given.sinks = parts_.sinks;
         std::tuple<> none;
         given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
     });
     auto report = run_load(state, id, options, std::move(given));
-    note_read(id, report.warnings);
+    note_read(tier, id, report.warnings);
     return report;
 }
-CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id,
+CAIRN_DECL void checkpointer_core::note_read(std::size_t tier, const checkpoint_id& id,
                                              std::vector<std::string>& warnings) noexcept {
     if (!ranks().coordinator()) return;
     try {
-        auto place = parts_.store.at(id);
-        if (auto const record = read_commit_record(place)) catalog_->note_read(*record);
+        auto place = store_of(tier).at(id);
+        auto const record = read_commit_record(place);
+        if (!record) return;
+        catalog_->note_read(*record);
+        if (upload_catalog_) upload_catalog_->note_read(*record);
     } catch (...) {
         try {
             warnings.push_back("'" + id +
@@ -64,14 +72,22 @@ CAIRN_DECL void checkpointer_core::note_read(const checkpoint_id& id,
 CAIRN_DECL recovery checkpointer_core::search(const latest_options& options) {
     finish_earlier();
     (void)agree(checkpointer_call::latest, 0);
-    return ranks().alone([&] { return recovery(ranks(), parts_.store, options, activity_); });
+    return ranks().alone([&] {
+        std::vector<any_store> tiers{parts_.store};
+        if (options_.upload) tiers.push_back(options_.upload->to);
+        return recovery(ranks(), std::move(tiers), options, activity_);
+    });
 }
 CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_options& options) {
-    auto const f = search(options).next();
+    auto f = search(options).next();
+    latest_.reset();
     if (!f) return {};
     // Otherwise the checkpoint was only examined.
-    if (options.verify == verify_level::full) catalog_->note_read(f->save_id);
-    return f->id;
+    if (options.verify == verify_level::full)
+        (f->tier == 0 ? catalog_ : upload_catalog_)->note_read(f->save_id);
+    f->meta = {};
+    latest_ = std::move(f);
+    return latest_->id;
 }
 /// Wraps an exception of the user's code, which says nothing about the checkpoint, whatever its
 /// code.
@@ -93,7 +109,7 @@ CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(
             else if (state.refused)
                 state.refused = no_damage(state.refused, ranks().rank());
         });
-        report = load(state, f.id, options);
+        report = load_from(f.tier, state, f.id, options);
     } catch (...) {
         failure = std::current_exception();
     }

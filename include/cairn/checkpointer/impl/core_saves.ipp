@@ -54,8 +54,9 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     handle_->save.cancel();
     finish_earlier();  // it fails likewise
     (void)settle();
+    drop_upload();
     next_ = checkpoint_schedule::next_call;
-    bool const tolerated = tolerates(call, told.failures);
+    bool const tolerated = tolerates(call, told.failures, failed_in_a_row_);
     ++failed_in_a_row_;
     untold_ = tolerated;
     if (!tolerated) {
@@ -65,7 +66,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
         tolerated_.erase(first, tolerated_.end());
         throw error(std::move(told.failures), false);
     }
-    tolerate(step, told.failures);
+    tolerate("save", step, told.failures);
     return std::move(told.failures);
 }
 /// Other ranks that have staged theirs wait for this one, which may write what has no room.
@@ -80,7 +81,7 @@ CAIRN_DECL void checkpointer_core::await_copies() {
 CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call call,
                                                             const std::vector<outcome>& all) {
     if (auto failures = collect_failures(all); !failures.empty()) {
-        tolerates(call, failures) ? schedule_->given_up() : schedule_->refused();
+        tolerates(call, failures, failed_in_a_row_) ? schedule_->given_up() : schedule_->refused();
         throw error(std::move(failures), false);
     }
     std::int64_t stall = 0;
@@ -123,12 +124,13 @@ CAIRN_DECL void checkpointer_core::refuse_unpassed(checkpointer_call call,
 template <class Handler>
 void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::int64_t step,
                               const save_notes& notes, const checkpointer_parts& more,
-                              Handler handler) {
-    auto const id = "step_" + std::to_string(step);
+                              std::shared_ptr<written_part> part, Handler handler) {
+    auto const id = place_of(step);
     commit_record record;
     record.step = step;
     record.metrics = notes.metrics;
-    recording_writer writer(parts_.store, options_.save.storage, catalog_, std::move(record));
+    recording_writer writer(parts_.store, options_.save.storage, catalog_, std::move(record),
+                            std::move(part));
     if (group_->alone)
         start_save(
             std::move(state), id, options_.save,
@@ -144,20 +146,21 @@ void checkpointer_core::start(std::shared_ptr<flattened_or_error> state, std::in
 CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& make,
                                          const save_notes& notes) {
     saving_step_ = step;
+    auto const upload = std::exchange(upload_, {});  // told that there is no save, if it ends here
     // The other ranks duplicate the lane: they must not wait for one that lacks the memory for it.
     ranks().alone([&] {
         auto state = make();
         state->freeze_values();
         auto const staged = std::make_shared<std::promise<pending_save>>();
         checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
-                                      plans_.slot()};
+                                      plans_.slot(), upload.ended};
         // A handler may be destroyed without being called: nothing may wait for it.
         std::shared_ptr<overlap_gate> const told(
             more.gate.get(), [owner = more.gate](overlap_gate* gate) {
                 gate->copied(std::make_exception_ptr(std::bad_alloc()));
             });
         auto handle = staged->get_future();
-        start(std::move(state), step, notes, more,
+        start(std::move(state), step, notes, more, upload.part,
               [staged, told](std::exception_ptr e, pending_save p) {
                   told->copied(e);
                   if (e)
@@ -218,9 +221,11 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
 CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
     finish_earlier();
     std::optional<save_report> report;
-    if (earlier_ != earlier_save::none)  // alike on all ranks, as what follows
+    // Alike on all ranks, as what follows.
+    if (earlier_ != earlier_save::none || open_uploads() != 0)
         report = agree(checkpointer_call::wait, 0).completed;
-    else if (std::exchange(untold_, false))
+    bool const untold = std::exchange(untold_, false);
+    if (std::exchange(untold_upload_, false) || untold)
         throw all_failures(checkpointer_call::wait, {});
     if (!report && !tolerated_.empty()) report.emplace();  // a later save has been reported
     for (auto const& f : std::exchange(tolerated_, {})) report->warnings.push_back(f.text);
@@ -235,18 +240,20 @@ inline bool must_repeat(const rank_failure& f) {
     return false;
 }
 CAIRN_DECL bool checkpointer_core::tolerates(checkpointer_call call,
-                                             const std::vector<rank_failure>& failures) const {
-    return call == checkpointer_call::maybe_save && failed_in_a_row_ < most_failed_ &&
+                                             const std::vector<rank_failure>& failures,
+                                             std::int64_t failed) const {
+    return call == checkpointer_call::maybe_save && failed < most_failed_ &&
            std::none_of(failures.begin(), failures.end(), must_repeat);
 }
-CAIRN_DECL void checkpointer_core::tolerate(std::int64_t step,
+CAIRN_DECL void checkpointer_core::tolerate(const char* what, std::int64_t step,
                                             const std::vector<rank_failure>& failures) {
     constexpr std::size_t most = 1024;  // nobody need ever call wait
     ranks().alone([&] {
         for (auto const& f : failures) {
             if (tolerated_.size() == most) tolerated_.erase(tolerated_.begin());
             tolerated_.push_back(f);
-            tolerated_.back().text = "the save of step " + std::to_string(step) + ": " + f.text;
+            tolerated_.back().text =
+                "the " + std::string(what) + " of step " + std::to_string(step) + ": " + f.text;
         }
     });
 }

@@ -10,6 +10,8 @@
 #include <cairn/format/native/index.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <tuple>
 #include <utility>
 
 namespace cairn::detail {
@@ -25,13 +27,43 @@ outcome recovery::answered(F&& f) {
     return o;
 }
 
+/// Whether `b` is newer than `a`, and not a copy of it in another store.
+inline bool is_newer(const committed_checkpoint& b, const committed_checkpoint& a) {
+    if (!is_before_by_commit(a, b)) return false;
+    return !a.record || !b.record ||
+           std::tie(a.record->sequence, a.record->committed) !=
+               std::tie(b.record->sequence, b.record->committed);
+}
+/// @throws error if there are none left, and some were skipped
+CAIRN_DECL std::optional<candidates::candidate> recovery::next_candidate() {
+    for (;;) {
+        const committed_checkpoint* newest = nullptr;
+        for (std::size_t i = 0; i < left_.size(); ++i) {
+            auto const* c = left_[i].newest();
+            if (c == nullptr || (newest != nullptr && !is_newer(*c, *newest))) continue;
+            newest = c;
+            current_ = i;
+        }
+        if (newest == nullptr) break;
+        if (auto c = left_[current_].next_one()) return c;
+    }
+    for (auto& l : left_) l.check_none_skipped();
+    return {};
+}
+
 /// On the coordinator: whether there is one, its id and its metadata, and how to examine it.
 CAIRN_DECL std::vector<std::byte> recovery::candidate() {
-    if (!left_) left_.emplace(root_, options_, activity_);
+    for (std::size_t i = left_.size(); i < tiers_.size(); ++i) {
+        auto how = options_;
+        // Hosts with disks of their own all miss files of the others.
+        if (i + 1 < tiers_.size()) how.quarantine = false;
+        left_.emplace_back(tiers_[i], std::move(how), activity_);
+    }
     wire_writer w;
-    auto const c = left_->next();
+    auto const c = next_candidate();
     w.u8(c ? 1 : 0);
     if (!c) return w.take();
+    w.varint(current_);
     w.string(c->id);
     w.u8(static_cast<std::uint8_t>(options_.verify));
     w.bytes(format::native::encode_metadata(c->meta));
@@ -60,7 +92,7 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
     }
     if (more != 0) first.text += " (and on " + std::to_string(more) + " more ranks)";
     if (!first) throw_failures(all);
-    if (first) left_->skip(first, whole == 0, options_.verify);
+    if (first) left_[current_].skip(first, whole == 0, options_.verify);
     wire_writer w;
     w.u8(first ? 0 : 1);
     return w.take();
@@ -73,6 +105,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
         auto const mine = ranks_.alone([&]() -> std::optional<outcome> {
             wire_reader r(told.payload);
             if (r.u8() == 0) return {};
+            f.tier = static_cast<std::size_t>(r.varint());
             f.id = r.string();
             auto const level = static_cast<verify_level>(r.u8());
             f.meta = format::native::decode_metadata(r.bytes());
@@ -81,7 +114,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
             me.rank = ranks_.rank();
             me.world_size = ranks_.size();
             me.activity = activity_;
-            auto const p = problem_of(root_.at(f.id), f.meta, level, me);
+            auto const p = problem_of(tiers_.at(f.tier).at(f.id), f.meta, level, me);
             if (p.error) return outcome{{failure_from(p.error, ranks_.rank())}, {}};
             wire_writer w;
             w.string(p.text);
@@ -113,7 +146,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
                 checkpoint_problem why;
                 why.text = failures.front().text;
                 why.damaged = true;
-                left_->skip(why, failures.size() == all.size(), verify_level::full);
+                left_[current_].skip(why, failures.size() == all.size(), verify_level::full);
             }
             wire_writer w;
             w.u8(failures.empty() ? success : all_damage ? damaged : other);

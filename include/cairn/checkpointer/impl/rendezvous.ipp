@@ -40,6 +40,8 @@ CAIRN_DECL std::vector<std::byte> encode(const rank_report& r) {
     w.varint(r.signals);
     w.svarint(r.stall);
     put_failures(w, r.failures);
+    w.u8(static_cast<std::uint8_t>(r.upload));
+    put_failures(w, r.upload_failures);
     return w.take();
 }
 CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b) {
@@ -52,6 +54,8 @@ CAIRN_DECL rank_report decode_rank_report(std::span<const std::byte> b) {
     out.signals = r.varint();
     out.stall = r.svarint();
     out.failures = get_failures(r);
+    out.upload = get_enum(r, earlier_save::writing);
+    out.upload_failures = get_failures(r);
     return out;
 }
 
@@ -64,6 +68,11 @@ CAIRN_DECL std::vector<std::byte> encode(const rendezvous_answer& a) {
     w.varint(a.signals);
     w.svarint(a.next);
     put_failures(w, a.failures);
+    w.u8(a.upload ? 1 : 0);
+    w.u8(static_cast<std::uint8_t>(a.uploaded));
+    put_failures(w, a.upload_failures);
+    w.varint(a.removed.size());
+    for (auto const& id : a.removed) w.string(id);
     return w.take();
 }
 CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte> b) {
@@ -76,6 +85,10 @@ CAIRN_DECL rendezvous_answer decode_rendezvous_answer(std::span<const std::byte>
     a.signals = r.varint();
     a.next = r.svarint();
     a.failures = get_failures(r);
+    a.upload = r.u8() != 0;
+    a.uploaded = get_enum(r, earlier_save::failed);
+    a.upload_failures = get_failures(r);
+    for (auto n = r.count(); n-- > 0;) a.removed.push_back(r.string());
     return a;
 }
 
@@ -95,7 +108,7 @@ inline std::string call_of(const rank_report& r) {
 CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
                                      std::size_t coordinator) {
     auto const& first = reports.at(coordinator);
-    failure_folder different, failed;
+    failure_folder different, failed, not_uploaded;
     bool same = true;
     joint_report all;
     for (std::size_t r = 0; r < reports.size(); ++r) {
@@ -116,9 +129,12 @@ CAIRN_DECL joint_report join_reports(const std::vector<rank_report>& reports,
         all.signals |= one.signals;
         all.stall = std::max(all.stall, one.stall);
         for (auto const& f : one.failures) failed.add(f);
+        all.upload = std::max(all.upload, one.upload);
+        for (auto const& f : one.upload_failures) not_uploaded.add(f);
     }
     if (!same) throw error(different.take(), false);
     all.failures = failed.take();
+    all.upload_failures = not_uploaded.take();
     return all;
 }
 

@@ -7,10 +7,9 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/storage/detail/source_data.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
-#include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,10 +50,7 @@ private:
     bool coordinator_ = false;
     default_planner usual_{};
     std::unique_ptr<source_pieces> pieces_;  ///< Set up by `set_up_save`.
-    std::deque<tensor_source> sources_{};
-    /// By name and offsets of the box, for tied tensors.
-    std::map<std::pair<std::string, index_vector>, const tensor_source*> by_box_{};
-    std::deque<value> values_{};
+    source_data data_{};
 };
 
 }  // namespace cairn::detail

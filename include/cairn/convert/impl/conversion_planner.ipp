@@ -108,15 +108,7 @@ CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::creat
 }
 
 CAIRN_DECL item_data conversion_planner::resolve_data(const write_item& item) {
-    if (item.kind == item_kind::value) return &values_.emplace_back(pieces_->read_value(item.fqn));
-    if (!item.tied_to.empty()) return by_box_.at({item.tied_to, item.region.offsets});
-    auto& s = sources_.emplace_back(tensor_source{item.type, item.region.shape});
-    s.read = [this, fqn = item.fqn, region = item.region, type = item.type](
-                 std::uint64_t at, std::span<std::byte> into) {
-        pieces_->read(fqn, region, type, at, into);
-    };
-    by_box_.emplace(std::pair(item.fqn, item.region.offsets), &s);
-    return &s;
+    return data_.resolve(*pieces_, item);
 }
 
 CAIRN_DECL void conversion_planner::report(convert_report& to) const {

@@ -16,6 +16,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,8 +35,10 @@ public:
 
     /// @param on       Null: a thread of its own.
     /// @param borrows  Parts are the caller's: the handle waits for the end.
+    /// @param notes_environment  False: another operation has noted it, which ends later.
     CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
-                               save_options options, bool borrows, staged_handler staged);
+                               save_options options, bool borrows, staged_handler staged,
+                               bool notes_environment = true);
     background_save(background_save&&) = delete;
     /// Reports an error that no call has delivered.
     CAIRN_DECL ~background_save();
@@ -48,6 +51,11 @@ public:
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
     /// Ends a save that could not be started.
     CAIRN_DECL void refuse(std::exception_ptr e);
+    /// Called when a save has ended, on the thread where it ends: with its failure, and with the
+    /// save, of which it may take the result by `wait`. Must not throw.
+    using end_handler = std::function<void(const std::exception_ptr&, background_save*)>;
+    /// To be called before `start`.
+    void when_ended(end_handler f) { on_end_ = std::move(f); }
     /// Ends the save; see `pending_save::cancel`.
     CAIRN_DECL void cancel() noexcept;
 
@@ -74,7 +82,7 @@ private:
     /// Completes the handler of a save that has failed; if that fails too, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
-    std::optional<noted_environment> variables_{std::in_place};  ///< Until the save has ended.
+    std::optional<noted_environment> variables_{};  ///< Until the save has ended.
     operation_context on_;
     checkpoint_id id_;
     save_options options_;
@@ -83,6 +91,7 @@ private:
     std::condition_variable changed_{};
     staged_handler staged_;
     durable_handler waiting_{};
+    end_handler on_end_{};
     std::weak_ptr<save_op> op_{};
     bool cancelled_ = false;
     bool ended_ = false;

@@ -70,6 +70,10 @@ struct checkpointer_parts {
     erased_sinks sinks{};
     std::shared_ptr<overlap_gate> gate{};
     std::shared_ptr<plan_slot> plans{};
+    /// See `background_save::when_ended`.
+    background_save::end_handler ended{};
+    const char* verb = "async_save";
+    bool notes_environment = true;  ///< See `background_save`.
 };
 
 /// Starts a save in the background. The communicator is duplicated inside this call.
@@ -81,8 +85,10 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
     auto const save = or_cancel_lent(parts, [&] {
         auto made = std::make_shared<background_save>(
             executor_in(parts), id, std::move(options), borrows<Parts...>,
-            background_save::staged_handler(giving_handle(std::move(handler))));
+            background_save::staged_handler(giving_handle(std::move(handler))),
+            more.notes_environment);
         made->heed_slot();
+        made->when_ended(more.ended);
         return made;
     });
     try {
@@ -100,7 +106,7 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
             erased.gate = more.gate;
             if (more.plans) erased.plans = more.plans;
             note_content(erased, flat->leaves(), save->options());
-            erased.verb = "async_save";
+            erased.verb = more.verb;
             open_lane<communicator_part>(
                 held->lane, held->given.parts(), save->executor(), deadline_after(timeout),
                 [save, flat = std::move(flat), held](std::exception_ptr e) {

@@ -18,9 +18,12 @@ namespace cairn::detail {
 
 CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
                                             const checkpoint_id& id, save_options options,
-                                            bool borrows, staged_handler staged)
+                                            bool borrows, staged_handler staged,
+                                            bool notes_environment)
     : on_(on ? operation_on(std::move(on)) : new_operation_thread("the save to '" + id + "'")),
-      id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {}
+      id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {
+    if (notes_environment) variables_.emplace();
+}
 
 CAIRN_DECL background_save::~background_save() {
     if (!home_.is_this()) return;  // the parent gets the result
@@ -134,15 +137,20 @@ CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
     variables_.reset();
     ended_ = true;
     changed_.notify_all();
+    auto const tell = std::exchange(on_end_, nullptr);
+    auto const why = e;
     if (staged_) {
         settled_ = true;
         auto handler = std::move(staged_);
         lock.unlock();
-        return fail(std::move(handler), e);
+        fail(std::move(handler), e);
+    } else {
+        failure_ = std::move(e);
+        report_ = std::move(r);
+        deliver(lock);
+        if (lock) lock.unlock();
     }
-    failure_ = std::move(e);
-    report_ = std::move(r);
-    deliver(lock);
+    if (tell) tell(why, this);
 }
 CAIRN_DECL void background_save::deliver(std::unique_lock<std::mutex>& lock) {
     if (!ended_ || settled_ || !waiting_) return;

@@ -36,6 +36,8 @@ public:
     /// @param dequantise  Set: quantised weights are what they stand for.
     CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id,
                              std::optional<dequantise_options> dequantise = {});
+    /// @param meta  Of what is read, or of a part of it: nothing else is.
+    CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id, metadata meta);
     source_pieces(source_pieces&&) = delete;
 
     const metadata& meta() const noexcept { return meta_; }
@@ -62,6 +64,7 @@ private:
         std::vector<std::unique_ptr<reader>> idle{};
     };
 
+    void set_up();
     std::unique_ptr<reader> new_reader() const;
     void read(const load_plan& plan, const read_target& target, readers& by);
     const chunk_order& order_of(const std::string& fqn);

@@ -26,6 +26,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,17 +40,19 @@ public:
     using put_bytes = std::function<void(const std::string&, std::uint64_t, byte_span)>;
 
     /// @param aside, files, plans, shares, me  Outlive this.
+    /// @param in_order  Each file is written from its beginning to its end, except boxes.
     target_assembly(any_store& aside, std::span<const format::target_file* const> files,
                     std::span<const save_plan> plans, std::span<const rank_share> shares,
-                    const storage_setup& me, std::size_t threads)
-        : aside_(aside), files_(files), plans_(plans), shares_(shares), me_(me), threads_(threads) {
-    }
+                    const storage_setup& me, std::size_t threads, bool in_order = false)
+        : aside_(aside), files_(files), plans_(plans), shares_(shares), me_(me), threads_(threads),
+          in_order_(in_order) {}
 
     /// Returns the CRC-32 of each tensor.
     /// @throws error errc::corrupt for a side file that is not as its rank wrote it, and for
     /// elements that no rank wrote
     tensor_crcs complete(const put_bytes& put) {
         for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) { take(rank, put); });
+        if (in_order_) move_in_order(put);
         tensor_crcs out;
         for (auto const* f : files_)
             for (auto const& t : f->tensors) out[t.fqn] = crc_of(t);
@@ -70,6 +73,10 @@ private:
     struct stretch {
         const std::string* file;
         std::uint64_t aside, at, length;
+    };
+    struct later {
+        std::size_t rank;
+        stretch what;
     };
     struct run {
         file_range in_tensor;
@@ -111,13 +118,36 @@ private:
                     {{r.begin - s.offset, r.end - s.offset}, (*crcs)[layout.crc_at[i] + k]});
             });
         }
-        for (auto const& s : stretches) {
-            heed();
-            b.resize(static_cast<std::size_t>(s.length));
-            side.read(s.aside, b);
-            put(*s.file, s.at, b);
-            advance(b.size());
+        if (in_order_) {
+            std::lock_guard const lock(m_);
+            for (auto const& s : stretches) later_[*s.file].push_back({rank, s});
+            return;
         }
+        for (auto const& s : stretches) move(side, s, put, b);
+    }
+    void move(any_store::reader& side, const stretch& s, const put_bytes& put, byte_vector& b) {
+        heed();
+        b.resize(static_cast<std::size_t>(s.length));
+        side.read(s.aside, b);
+        put(*s.file, s.at, b);
+        advance(b.size());
+    }
+    /// A store that sends an object in parts holds each until it is complete.
+    void move_in_order(const put_bytes& put) {
+        std::vector<std::vector<later>*> all;
+        for (auto& [file, stretches] : later_) all.push_back(&stretches);
+        for_each_in_parallel(threads_, all.size(), [&](std::size_t i) {
+            std::sort(all[i]->begin(), all[i]->end(),
+                      [](const later& a, const later& b) { return a.what.at < b.what.at; });
+            std::map<std::size_t, any_store::reader> sides;
+            byte_vector b;
+            for (auto const& l : *all[i]) {
+                auto side = sides.find(l.rank);
+                if (side == sides.end())
+                    side = sides.emplace(l.rank, aside_.open(side_layout::name(l.rank))).first;
+                move(side->second, l.what, put, b);
+            }
+        });
     }
     error bad_side(std::size_t rank, const std::string& name, std::string expected,
                    std::string found) {
@@ -248,7 +278,9 @@ private:
     std::span<const rank_share> shares_;
     const storage_setup& me_;
     std::size_t threads_;
+    bool in_order_;
     std::mutex m_{};                                               ///< Protects the rest.
+    std::map<std::string_view, std::vector<later>> later_{};       ///< By file.
     std::map<std::string, std::vector<run>, std::less<>> runs_{};  ///< By tensor.
     metadata boxed_{};
     std::uint64_t boxed_bytes_ = 0;

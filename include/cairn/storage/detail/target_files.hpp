@@ -6,6 +6,7 @@
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,9 +30,10 @@ public:
 
     /// Whether other ranks can write what this one creates.
     bool are_shared() const noexcept { return shared_; }
-    void create(const std::string& name, std::uint64_t size) {
-        created_.insert(name);
-        auto file = place_.create(name, size, sync_);
+    /// @param own  False: others may create files of the same name.
+    void create(const std::string& name, std::uint64_t size, bool own = true) {
+        if (own) created_.insert(name);
+        auto file = begin(name, size, own);
         std::lock_guard const lock(m_);
         if (shared_)
             file.finish(false);
@@ -49,7 +51,8 @@ public:
                 ->finish(sync_);
         open_.clear();
     }
-    /// Removes the files that this rank has created.
+    /// Removes the files that this rank has created. Those of which others may have created some
+    /// of the same name end with their handles, unless they are complete.
     void remove() {
         open_.clear();
         for (auto const& name : std::exchange(created_, {})) place_.remove(name);
@@ -58,6 +61,29 @@ public:
 private:
     using handle = any_store::writer;
     static constexpr std::size_t most_open = 64;
+
+    handle begin(const std::string& name, std::uint64_t size, bool own) {
+        try {
+            auto file = place_.create(name, size, sync_);
+            // Where it is seen before it is complete, nobody else can have made it.
+            if (!own && !place_.tag(name).text.empty()) created_.insert(name);
+            return file;
+        } catch (...) {  // it may have been made nevertheless
+            if (!own && is_blank(name)) created_.insert(name);
+            throw;
+        }
+    }
+    /// Whether a file has nothing at its beginning, as no file of these formats that is complete.
+    bool is_blank(const std::string& name) noexcept {
+        try {
+            auto file = place_.open(name);
+            byte_vector head(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), 8)));
+            if (!head.empty()) file.read(0, head);
+            return std::all_of(head.begin(), head.end(), [](auto b) { return b == std::byte{0}; });
+        } catch (...) {  // there is none
+            return false;
+        }
+    }
 
     std::shared_ptr<handle> opened(const std::string& name) {
         std::lock_guard const lock(m_);

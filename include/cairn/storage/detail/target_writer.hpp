@@ -17,9 +17,11 @@
 #include <cairn/storage/detail/items_by_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
+#include <cairn/storage/detail/prefix_place.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_files.hpp>
+#include <cairn/storage/detail/target_place.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/working_place.hpp>
 #include <cairn/storage/detail/write_file.hpp>
@@ -63,6 +65,8 @@ using target_values = std::map<std::string, value>;
 /// | `f.keeps(name)`               | whether a file of the target that is replaced stays          |
 /// | `f.warnings()`                | sentences about what is not stored as it is                  |
 /// | `f.recorded_save(store)`      | on any rank: the save id that a target has, or nothing       |
+/// | `f.make_names_unique(save_id)` | the files of a directory get names that have it; not if it keeps values |
+/// | `Format::description()`       | a `target_format`                                             |
 ///
 /// Where ranks other than the coordinator hold values that the layout needs, all put their elements
 /// aside, and the coordinator lays the files out when it completes them.
@@ -96,7 +100,18 @@ public:
     void set_up_writer(const storage_setup& setup) override {
         me_ = setup;
         files_.reset();
-        place_.emplace(base_, id_, me_.save_id, is_file_);
+        if (!base_.browsable())
+            throw error(errc::unsupported,
+                        {.file = base_.describe("."),
+                         .expected = "a store with places (BrowsableStore), e.g. a file_store or "
+                                     "an s3_store",
+                         .found = "one without places() and remove_place()",
+                         .remedy = "save in PyTorch's format there, and convert it elsewhere"});
+        if (base_.renames())
+            place_ = std::make_unique<working_place>(base_, id_, me_.save_id, is_file_);
+        else
+            place_ = std::make_unique<prefix_place>(base_, id_, me_.save_id, is_file_,
+                                                    Format::description());
         files_.emplace(place_->fresh(), sync_files_);
         running_.reset();
         running_.emplace(me_.save_id);
@@ -117,13 +132,18 @@ public:
         if constexpr (!Format::keeps_values) lay_out();
         place_->take(overwrite_, me_.activity.get());
         if constexpr (!Format::keeps_values) {
-            create_files(own(), files_->are_shared() ? access::pages : access::none);
+            if (place_->needs_unique_names(format_.files().size()))
+                format_.make_names_unique(me_.save_id);
+        }
+        announce();
+        if constexpr (!Format::keeps_values) {
+            create_files(direct_rank(), files_->are_shared() ? access::pages : access::none);
         } else {
             // The places of elements follow from the values.
             format::target_file const unknown{place_->name(), 0, tensors_->stored()};
             auto const* one = &unknown;
             shares_ = tensors_->shares(plans_, std::span(&one, 1),
-                                       elsewhere_.empty() ? own() : no_rank, access::none);
+                                       elsewhere_.empty() ? direct_rank() : no_rank, access::none);
         }
         for (std::size_t rank = 0; rank < out.size(); ++rank)
             out[rank].storage_data = shares_[rank].encode();
@@ -171,12 +191,13 @@ public:
         commit_result result;
         auto const targets = format_.files();
         target_assembly assembly(place_->hidden(), targets, plans_, shares_, me_,
-                                 static_cast<std::size_t>(threads_));
+                                 static_cast<std::size_t>(threads_), place_->in_order());
         auto const crcs = assembly.complete([this](const std::string& name, std::uint64_t at,
                                                    byte_span b) { files_->write(name, at, b); });
         for (std::size_t f = 0; f < targets.size(); ++f)
             for (auto const& part : format_.rest(f, crcs))
                 files_->write(targets[f]->name, part.offset, part.bytes);
+        place_->completing(targets.front()->name, targets.front()->size);
         files_->finish();
         format_.add([&](std::string_view name, byte_span b) { put(name, b); }, me_.save_id, crcs);
         place_->keep([this](std::string_view name) { return format_.keeps(name); },
@@ -253,6 +274,17 @@ private:
         std::optional<completion<write_results>> done{};
     };
 
+    void announce() {
+        std::vector<std::string> names;
+        for (auto const* f : format_.files()) names.push_back(f->name);
+        if (names.empty()) names.push_back(place_->name());
+        place_->announce(names, me_.activity.get());
+    }
+    /// The rank that writes all of what it holds itself. Several ranks put all of it aside, where
+    /// each file should be written in order.
+    std::size_t direct_rank() const noexcept {
+        return place_->in_order() && me_.world_size > 1 ? no_rank : own();
+    }
     std::size_t own() const noexcept { return static_cast<std::size_t>(me_.rank); }
     static std::string values_name(std::size_t rank) { return "values." + std::to_string(rank); }
     static bool has_values(const save_plan& plan) {
@@ -271,7 +303,7 @@ private:
     void create_files(std::size_t direct, access others) {
         auto const targets = format_.files();
         shares_ = tensors_->shares(plans_, targets, direct, others);
-        for (auto const* f : targets) files_->create(f->name, f->size);
+        for (auto const* f : targets) files_->create(f->name, f->size, place_->owns_files());
     }
     any_store::writer create_aside(std::string name, std::uint64_t size) {
         made_.push_back(std::move(name));
@@ -297,7 +329,7 @@ private:
         if (me_.coordinator) {
             if (!elsewhere_.empty()) return share;
             lay_out();
-            create_files(own(), access::none);
+            create_files(direct_rank(), access::none);
             return shares_[own()];
         }
         if (w.written().empty()) return share;
@@ -420,11 +452,7 @@ private:
         if (me_.coordinator)
             for (auto const* f : format_.files()) job.results.file_sizes.emplace(f->name, f->size);
     }
-    void put(std::string_view name, byte_span b) {
-        auto file = place_->fresh().create(name, b.size(), sync_files_);
-        file.write(0, b);
-        file.finish(sync_files_);
-    }
+    void put(std::string_view name, byte_span b) { place_->put(name, b, sync_files_); }
 
     any_store base_;
     Format format_;
@@ -434,7 +462,7 @@ private:
     bool is_file_ = false;
     storage_setup me_{};
     int threads_ = 1;
-    std::optional<working_place> place_{};
+    std::unique_ptr<target_place> place_{};
     std::optional<target_files> files_{};
     std::optional<running_save> running_{};
     std::vector<std::string> made_{};  ///< What may exist beside the target, of this rank's.

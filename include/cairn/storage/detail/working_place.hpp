@@ -3,21 +3,19 @@
 #define CAIRN_STORAGE_DETAIL_WORKING_PLACE_HPP
 
 #include <cairn/activity.hpp>
-#include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/ended_places.hpp>
-#include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/storage/detail/target_place.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,8 +25,8 @@
 
 namespace cairn::detail {
 
-/// Where a format whose files have fixed names is written before all of it appears in one step: a
-/// hidden place beside the target, `.NAME.saving-<save id>`, with
+/// A target in a store that can rename: until all of it appears in one step, it is written in a
+/// hidden place beside it, `.NAME.saving-<save id>`, with
 ///
 ///     .saving.<save id>   who is writing it (save_intent)
 ///     new/                what will be the target, or the file that will be
@@ -36,34 +34,24 @@ namespace cairn::detail {
 /// and whatever else the ranks need. After the commit `new/` is what was replaced. A place whose
 /// writer has ended is renamed before it is removed, so that the writer, if it runs nevertheless,
 /// cannot commit what is left of it.
-class working_place {
+class working_place final : public target_place {
 public:
     /// @param id  Of the target, whose last part is its name.
-    /// @throws error errc::invalid_argument if it has no name; errc::unsupported for a store that
-    /// cannot rename
+    /// @throws error errc::invalid_argument if it has no name
     working_place(const any_store& base, checkpoint_id id, const std::string& save_id, bool is_file)
         : target_(target_of(base, std::move(id))), save_id_(save_id), is_file_(is_file),
           hidden_name_(working_name(target_.name, save_id)), hidden_(target_.in.at(hidden_name_)),
-          fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {
-        if (!target_.in.renames())
-            throw error(errc::unsupported,
-                        {.file = target_.in.describe(target_.name),
-                         .expected = "a store that can rename a place in one step "
-                                     "(RenamingStore), e.g. a file_store",
-                         .found = "one without move() and exchange()",
-                         .remedy = "save in PyTorch's format there, and convert it elsewhere"});
-    }
+          fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {}
 
-    /// For what the ranks need meanwhile.
-    any_store& hidden() noexcept { return hidden_; }
+    any_store& hidden() noexcept override { return hidden_; }
     /// The place that will be the target; of a file, the place of that file.
-    any_store& fresh() noexcept { return fresh_; }
-    const std::string& name() const noexcept { return target_.name; }
+    any_store& fresh() noexcept override { return fresh_; }
+    const std::string& name() const noexcept override { return target_.name; }
     std::string describe_target() { return target_.in.describe(target_.name); }
 
     /// Checks that the target may be replaced, makes the place, and removes those of saves that
     /// have ended. The coordinator calls it, as all that follow.
-    void take(bool overwrite, cairn::activity* activity) {
+    void take(bool overwrite, cairn::activity* activity) override {
         before_ = look();
         if (before_.kind != name_kind::none && !overwrite)
             throw error(errc::already_exists,
@@ -79,11 +67,20 @@ public:
         if (before_.kind != name_kind::none) try_exchange();
         remove_ended(activity);
     }
-    /// The objects of the directory that is replaced.
-    const std::vector<object_info>& replaced() const noexcept { return before_.objects; }
+    bool needs_unique_names(std::size_t) const override { return false; }
+    void announce(const std::vector<std::string>&, cairn::activity*) override {}
+    bool in_order() const noexcept override { return false; }
+    bool owns_files() const noexcept override { return true; }
+    void put(std::string_view name, byte_span b, bool sync) override {
+        auto file = fresh_.create(name, b.size(), sync);
+        file.write(0, b);
+        file.finish(sync);
+    }
+    void completing(const std::string&, std::uint64_t) override {}
     /// Copies objects of the directory that is replaced into the new one.
     /// @param is_kept  Whether an object stays; one that is in the new place already does not.
-    void keep(const std::function<bool(std::string_view)>& is_kept, cairn::activity* activity) {
+    void keep(const std::function<bool(std::string_view)>& is_kept,
+              cairn::activity* activity) override {
         if (is_file_ || before_.objects.empty()) return;
         auto const there = fresh_.list();
         auto old = target_.in.at(target_.name);
@@ -96,7 +93,7 @@ public:
 
     /// Puts the new place where the target is, durably.
     /// @param marker  An object of the new place, by which `committed` recognizes it.
-    void commit(const std::string& marker) {
+    void commit(const std::string& marker) override {
         auto const now = look();
         if (!(now == before_))
             throw error(errc::concurrent_save, {.file = describe_target(),
@@ -115,29 +112,28 @@ public:
         sync();
     }
     /// Whether `commit` has done it, although it threw.
-    bool committed() {
+    bool committed() override {
         if (!tried_) return false;
         auto at = is_file_ ? target_.in : target_.in.at(target_.name);
         if (at.tag(marker_) != marker_tag_) return false;
         sync();
         return true;
     }
-    /// The place of the target, for a rank that asks whether it was committed.
-    any_store target() { return target_.in.at(target_.name); }
-    void sync() {
+    any_store target() override { return target_.in.at(target_.name); }
+    void sync() override {
         target_.in.sync();
         hidden_.sync();
     }
 
     /// Removes the hidden place, with what was replaced. @return Warnings.
-    std::vector<std::string> remove() {
+    std::vector<std::string> remove() override {
         attempt([&] {
             if (taken_) remove_working_place(target_.in, hidden_name_);
         });
         return take_warnings();
     }
     /// Removes what is there, but not what says whose the place is: others may still write.
-    std::vector<std::string> clear() {
+    std::vector<std::string> clear() override {
         attempt([&] {
             if (!taken_) return;
             target_.in.remove_tree(hidden_name_ + "/" + std::string(fresh_name));
@@ -146,35 +142,19 @@ public:
         });
         return take_warnings();
     }
-    std::vector<std::string> take_warnings() {
+    std::vector<std::string> take_warnings() override {
         for (auto* s : {&target_.in, &hidden_, &fresh_})
             for (auto& w : s->take_warnings()) warnings_.push_back(std::move(w));
         return std::exchange(warnings_, {});
     }
 
 private:
-    struct target_place {
-        any_store in;  ///< Where the target has its name.
-        std::string name;
-    };
     struct found_target {
         name_kind kind = name_kind::none;
         object_tag tag{};                    ///< Of a file.
         std::vector<object_info> objects{};  ///< Of a directory.
         friend bool operator==(const found_target&, const found_target&) = default;
     };
-
-    static target_place target_of(const any_store& base, checkpoint_id id) {
-        while (!id.empty() && id.back() == '/') id.pop_back();
-        auto const at = split_id(id);
-        if (!is_object_name(at.name))
-            throw error(errc::invalid_argument,
-                        {.file = any_store(base).describe("."),
-                         .expected = "an id that ends in the name of a directory, or of a file",
-                         .found = "'" + id + "'",
-                         .remedy = "its directory is replaced as a whole, so name it"});
-        return {at.place.empty() ? base : base.at(at.place), at.name};
-    }
 
     found_target look() {
         found_target found{target_.in.kind_of(target_.name)};
@@ -255,16 +235,8 @@ private:
             });
         }
     }
-    template <class F>
-    void attempt(F&& f) {
-        try {
-            f();
-        } catch (...) {
-            warnings_.push_back(text_of(std::current_exception()));
-        }
-    }
 
-    target_place target_;
+    target_name target_;
     std::string save_id_;
     bool is_file_;
     std::string hidden_name_;
@@ -273,7 +245,6 @@ private:
     std::string marker_{};
     object_tag marker_tag_{};
     bool taken_ = false, tried_ = false;
-    std::vector<std::string> warnings_{};
 };
 
 }  // namespace cairn::detail

@@ -3,10 +3,14 @@
 #define CAIRN_STORAGE_IMPL_SAFETENSORS_WRITER_IPP
 
 #include <cairn/error.hpp>
+#include <cairn/format/safetensors/header.hpp>
 #include <cairn/format/safetensors/layout.hpp>
 #include <cairn/format/target_file.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/names.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/prefix_place.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
@@ -18,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +60,7 @@ struct safetensors_target {
                  std::span<const save_plan>, target_values) {
         namespace st = format::safetensors;
         auto const& o = options;
+        unique = false;
         if (file.empty())
             layout = st::lay_out(tensors.stored(), o.max_file_size, o.text, o.checksums_in_files);
         else
@@ -75,19 +81,40 @@ struct safetensors_target {
     void add(const Put& put, const std::string& save_id,
              const target_assembly::tensor_crcs& crcs) const {
         if (options.add_files) options.add_files(put);
-        if (layout.size() == 1) return;
+        if (layout.size() == 1 && !unique) return;
         auto const index = format::safetensors::encode_index(layout, {save_id, crcs});
         put(format::safetensors::index_name, std::as_bytes(std::span(index)));
     }
     bool keeps(std::string_view name) const { return !format::safetensors::is_target_name(name); }
     std::vector<std::string> warnings() const { return {}; }
-    std::string recorded_save(any_store& target) const {
+    static std::string save_in_index(any_store& target) {
         auto const index = read_existing(target, format::safetensors::index_name, max_index);
         return index ? format::safetensors::decode_notes(*index).save_id : std::string();
+    }
+    std::string recorded_save(any_store& target) const { return save_in_index(target); }
+
+    /// `model-00001-of-00002.<save id>.safetensors`
+    void make_names_unique(const std::string& save_id) {
+        constexpr std::string_view end = ".safetensors";
+        for (auto& f : layout) f.name.insert(f.name.size() - end.size(), "." + save_id);
+        unique = true;
+    }
+    static target_format description() {
+        namespace st = format::safetensors;
+        return {st::index_name, save_in_index,
+                [](any_store& place) {
+                    std::set<std::string> files;
+                    auto const index = read_whole(place, st::index_name, max_index);
+                    for (auto& [fqn, file] : st::weight_map(index))
+                        if (is_object_name(file)) files.insert(file);
+                    return files;
+                },
+                st::is_target_name};
     }
 
     safetensors_writer_options options;
     std::vector<format::safetensors::target> layout{};
+    bool unique = false;  ///< An index names the files, even if it is one.
 };
 
 }  // namespace detail

@@ -20,10 +20,7 @@ namespace cairn::detail {
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise)
     : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
-    in_any_order_.setup.checked = checked_;
-    in_any_order_.setup.in_pieces = true;
-    in_order_.setup = in_any_order_.setup;
-    in_order_.setup.in_order = true;
+    set_up();
     auto first = new_reader();
     std::visit(
         [&](auto& r) {
@@ -32,6 +29,17 @@ CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id
         },
         *first);
     in_any_order_.idle.push_back(std::move(first));
+}
+
+CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id, metadata meta)
+    : store_(store), id_(std::move(id)), meta_(std::move(meta)) {
+    set_up();
+}
+CAIRN_DECL void source_pieces::set_up() {
+    in_any_order_.setup.checked = checked_;
+    in_any_order_.setup.in_pieces = true;
+    in_order_.setup = in_any_order_.setup;
+    in_order_.setup.in_order = true;
 }
 
 CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {

@@ -6,6 +6,7 @@
 #include <cairn/format/torch_save/layout.hpp>
 #include <cairn/format/torch_save/new_entry.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/prefix_place.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
@@ -86,6 +87,7 @@ struct torch_save_target {
         return out;
     }
     static std::string recorded_save(const any_store&) { return {}; }
+    static target_format description() { return {}; }
 
     std::optional<format::torch_save::layout> layout{};
 };

@@ -282,6 +282,7 @@ struct torch_writer::state {
             found = std::to_string(there) + " bytes";
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::not_found)) throw;
+            if (own_disks) return;
             found = "no such file";
         }
         throw error(errc::corrupt,
@@ -366,6 +367,7 @@ struct torch_writer::state {
     std::set<std::string> published{};  ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
     bool own_threads;
+    bool own_disks = false;
     detail::pace speed;
     detail::job_pool jobs;  // last member: its threads end first
 };
@@ -380,6 +382,9 @@ CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer& torch_writer::operator=(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer::~torch_writer() = default;
 
+CAIRN_DECL void torch_writer::on_own_disks() {
+    s_->own_disks = true;
+}
 CAIRN_DECL void torch_writer::reset(const checkpoint_id& id) {
     s_->reset(id);
 }

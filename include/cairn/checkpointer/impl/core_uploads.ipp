@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_CHECKPOINTER_IMPL_CORE_UPLOADS_IPP
+#define CAIRN_CHECKPOINTER_IMPL_CORE_UPLOADS_IPP
+
+#include <cairn/checkpointer/detail/core.hpp>
+
+#include <cairn/checkpointer/impl/core.ipp>
+#include <cairn/comm/deadline.hpp>
+#include <cairn/completion.hpp>
+#include <cairn/detail/failures.hpp>
+#include <cairn/detail/wire.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL void checkpointer_core::open_uploads(group& g) {
+    if (!options_.upload) return;
+    auto lane = await_completion<any_communicator>([&](auto done) {
+        g.lane.duplicate(deadline_after(options_.save.exchange_timeout), std::move(done));
+    });
+    auto options = options_.save;
+    options.storage = options_.upload->storage;
+    options.planner = {};
+    options.replicas = replica_policy::trust;  // one rank has each item
+    options.replicas_of = nullptr;
+    options.detect_changes = false;
+    // Each failure is taken from the upload.
+    options.on_unclaimed_error = [](const std::exception_ptr&) {};
+    g.uploads = std::make_shared<detail::uploads>(
+        std::move(lane), g.alone,
+        detail::uploads::places{parts_.store, options_.upload->to, catalog_, upload_catalog_},
+        std::move(options), parts_.sinks);
+}
+
+CAIRN_DECL bool checkpointer_core::upload_due(bool asked, bool busy) {
+    ++saves_since_upload_;
+    if (!asked && (busy || saves_since_upload_ < options_.upload->every)) return false;
+    saves_since_upload_ = 0;
+    return true;
+}
+CAIRN_DECL uploaded_checkpoint checkpointer_core::note_upload(uploads::result u) {
+    uploaded_checkpoint done{u.id, u.step, std::move(*u.report)};
+    auto meta = std::exchange(done.report.meta, {});  // it may be large
+    uploaded_ = done;
+    done.report.meta = std::move(meta);
+    return done;
+}
+CAIRN_DECL void checkpointer_core::settle_upload(checkpointer_call call, agreement& all) {
+    auto u = ranks().alone([&] { return group_->uploads->take_oldest(); });
+    if (all.answer.uploaded == earlier_save::completed) {
+        failed_uploads_ = 0;
+        untold_upload_ = false;
+        all.uploaded = note_upload(std::move(u));
+        return;
+    }
+    auto& failures = all.answer.upload_failures;
+    bool const goes_on =
+        call == checkpointer_call::save_now || tolerates(call, failures, failed_uploads_);
+    ++failed_uploads_;
+    untold_upload_ = goes_on;
+    if (!goes_on) throw all_failures(call, std::move(failures));
+    tolerate("upload", u.step, failures);
+    for (auto& f : failures) all.tolerated.push_back(std::move(f));
+}
+CAIRN_DECL void checkpointer_core::drop_upload() {
+    if (!std::exchange(uploads_earlier_, false)) return;
+    upload_ = {};
+    group_->uploads->drop_newest();
+    saves_since_upload_ = options_.upload->every;
+}
+CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& removed) noexcept {
+    auto const part = std::exchange(part_, nullptr);
+    if (!part || part->results.file_sizes.empty()) return;
+    try {
+        auto const id = place_of(saving_step_);
+        if (!own_disk_) {
+            auto place = parts_.store.at(id);
+            own_disk_ = !exists(place, metadata_name);
+        }
+        if (!*own_disk_) return;
+        std::set<std::string> gone(removed.begin(), removed.end());
+        for (auto const& [save, files] : local_)
+            if (files.place == id) gone.insert(save);  // it was replaced
+        for (auto const& save : gone) remove_local(save);
+        auto& own = local_[part->save_id];
+        own.place = id;
+        for (auto const& [name, size] : part->results.file_sizes) own.names.push_back(name);
+    } catch (...) {  // the files stay: they are on a disk that the run fills anew
+    }
+}
+CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
+    auto const found = local_.find(save_id);
+    if (found == local_.end()) return;
+    auto const files = std::move(found->second);
+    local_.erase(found);
+    auto place = parts_.store.at(files.place);
+    for (auto const& name : files.names) place.remove(name);
+    parts_.store.remove_place(files.place);
+}
+CAIRN_DECL void checkpointer_core::await_upload(const checkpoint_id& id) {
+    if (open_uploads() == 0) return;
+    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
+    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
+    activity_->enter("upload");
+    group_->uploads->finish(id, period, [this] { activity_->advance(); });
+    activity_->enter("training");
+}
+CAIRN_DECL void checkpointer_core::finish_all() {
+    finish_earlier();
+    if (group_->uploads) group_->uploads->finish();
+}
+CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
+    if (!group_->uploads) return;
+    if (cancelled) group_->uploads->cancel();
+    group_->uploads->finish();
+    while (open_uploads() != 0) {
+        auto const u = group_->uploads->take_oldest();
+        if (!u.saved) continue;  // the failure of its save is told
+        untold_upload_ = untold_upload_ && u.failure;
+        if (!u.failure) continue;
+        auto const all = failures_of(u.failure, ranks().rank());
+        bool const asked = std::all_of(all.begin(), all.end(), [](auto const& f) {
+            return f.code == make_error_code(errc::cancelled);
+        });
+        if (!cancelled || !asked) report_unclaimed(options_.save.on_unclaimed_error, u.failure);
+    }
+}
+
+CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id) {
+    if (!options_.upload) return 0;
+    if (latest_ && latest_->id == id) return latest_->tier;
+    auto const told = answered([&] {
+        wire_writer w;
+        auto place = parts_.store.at(parts_.store.place_id(id));
+        w.u8(exists(place, metadata_name) ? 0 : 1);
+        return w.take();
+    });
+    if (!told.failures.empty()) throw error(told.failures, false);
+    return ranks().alone([&] { return wire_reader(told.payload).u8(); });
+}
+
+}  // namespace cairn::detail
+
+#endif

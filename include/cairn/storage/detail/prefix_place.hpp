@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_PREFIX_PLACE_HPP
+#define CAIRN_STORAGE_DETAIL_PREFIX_PLACE_HPP
+
+#include <cairn/activity.hpp>
+#include <cairn/detail/damage.hpp>
+#include <cairn/error.hpp>
+#include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/storage/detail/target_place.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// What a format says about directories of its files.
+struct target_format {
+    std::string_view index{};  ///< Names the files; is written last. Empty: there is none.
+    std::function<std::string(any_store&)> recorded_save{};          ///< In the index.
+    std::function<std::set<std::string>(any_store&)> named_files{};  ///< By the index.
+    std::function<bool(std::string_view)> is_target_name{};
+};
+
+/// A target in a store that cannot rename, e.g. in a bucket. Its files are written where they stay.
+/// If it is one file, this exists when its upload is complete. If there are several, or if another
+/// target is replaced, they have names with the save id, and the index is published last, on the
+/// condition that it is still the one that was there. Beside it, `.NAME.saving/` has
+///
+///     .saving.<save id>   who is writing, the files, and those that are replaced (save_intent)
+///     <save id>/          what the ranks need meanwhile
+class prefix_place final : public target_place {
+public:
+    prefix_place(const any_store& base, checkpoint_id id, const std::string& save_id, bool is_file,
+                 target_format f)
+        : target_(target_of(base, std::move(id))), format_(std::move(f)), save_id_(save_id),
+          is_file_(is_file), intents_(target_.in.at(beside())),
+          hidden_(target_.in.at(beside() + "/" + save_id)),
+          fresh_(is_file ? target_.in : target_.in.at(target_.name)) {}
+
+    any_store& hidden() noexcept override { return hidden_; }
+    any_store& fresh() noexcept override { return fresh_; }
+    const std::string& name() const noexcept override { return target_.name; }
+    any_store target() override { return fresh_; }
+    void sync() override { fresh_.sync(); }
+
+    void take(bool overwrite, cairn::activity*) override {
+        if (is_file_) return take_file();
+        if (exists(target_.in, target_.name))
+            throw taken("nothing, or a directory", "a file", "choose another name, or remove it");
+        index_tag_ = fresh_.tag(format_.index);
+        auto const there = fresh_.list();
+        for (auto const& info : there)
+            if (info.name == metadata_name || is_intent_name(info.name))
+                throw taken("no checkpoint of another format", "'" + info.name + "'",
+                            "choose another name, or remove the checkpoint");
+        if (!overwrite && !there.empty())
+            throw taken("nothing here, because overwrite is off", "'" + there.front().name + "'",
+                        "choose another checkpoint id, or allow overwriting");
+        auto old = index_tag_.text.empty() ? std::set<std::string>() : named_files();
+        for (auto const& info : there)
+            if (info.name != format_.index && format_.is_target_name(info.name) &&
+                (info.size != 0 || exists(fresh_, info.name)))  // 0: perhaps not complete
+                old.insert(info.name);
+        replaced_.assign(old.begin(), old.end());
+    }
+    bool needs_unique_names(std::size_t files) const override {
+        return !is_file_ && (files > 1 || !replaced_.empty() || !index_tag_.text.empty());
+    }
+    void announce(const std::vector<std::string>& files, cairn::activity* activity) override {
+        unique_ = std::all_of(files.begin(), files.end(),
+                              [this](const std::string& n) { return n.find(save_id_) != n.npos; });
+        save_intent intent;
+        intent.save_id = save_id_;
+        intent.began = save_intent::now();
+        intent.owner = record_owner::this_one();
+        intent.names = files;
+        intent.replaced = replaced_;
+        taken_ = true;
+        intents_.publish(intent_name(save_id_), intent.encode(), std::nullopt);
+        remove_ended(activity);
+    }
+    bool in_order() const noexcept override { return true; }
+    bool owns_files() const noexcept override { return unique_; }
+    void put(std::string_view name, byte_span b, bool) override {
+        if (name == format_.index)
+            index_.emplace(b.begin(), b.end());
+        else
+            fresh_.publish(name, b, std::nullopt);
+    }
+    /// What is there stays there.
+    void keep(const std::function<bool(std::string_view)>&, cairn::activity*) override {}
+    void completing(const std::string& file, std::uint64_t size) override {
+        file_ = file;
+        size_ = size;
+        tried_ = true;
+    }
+    void commit(const std::string&) override {
+        if (index_) fresh_.publish(format_.index, *index_, index_tag_);
+        fresh_.sync();
+        committed_ = true;
+    }
+    bool committed() override {
+        if (!tried_) return false;
+        if (unique_)
+            committed_ = format_.recorded_save(fresh_) == save_id_;
+        else
+            committed_ = exists(fresh_, file_) && fresh_.open(file_).size() == size_;
+        return committed_;
+    }
+
+    std::vector<std::string> remove() override {
+        bool all_gone = false;
+        attempt([&] {
+            if (committed_)
+                for (auto const& name : replaced_) fresh_.remove(name);
+            all_gone = true;
+        });
+        attempt([&] {
+            if (!taken_) return;
+            remove_all(hidden_);
+            if (all_gone) intents_.remove(intent_name(save_id_));  // otherwise the next one does
+        });
+        return take_warnings();
+    }
+    std::vector<std::string> clear() override {
+        attempt([&] {
+            if (taken_) remove_all(hidden_);
+        });
+        return take_warnings();
+    }
+    std::vector<std::string> take_warnings() override {
+        for (auto* s : {&target_.in, &intents_, &hidden_, &fresh_})
+            for (auto& w : s->take_warnings()) warnings_.push_back(std::move(w));
+        return std::exchange(warnings_, {});
+    }
+
+private:
+    std::string beside() const { return "." + target_.name + ".saving"; }
+    error taken(std::string expected, std::string found, std::string remedy) {
+        return error(errc::already_exists, {.file = target_.in.describe(target_.name),
+                                            .expected = std::move(expected),
+                                            .found = std::move(found),
+                                            .remedy = std::move(remedy)});
+    }
+    void take_file() {
+        if (exists(target_.in, target_.name))
+            throw taken("nothing, because this store cannot replace a file in one step", "a file",
+                        "choose another name, or remove it first");
+        if (!target_.in.at(target_.name).list().empty())
+            throw taken("nothing, or a file", "a directory", "choose another name, or remove it");
+    }
+    /// What a damaged index names stays.
+    std::set<std::string> named_files() {
+        try {
+            return format_.named_files(fresh_);
+        } catch (const error& e) {
+            if (!is_damage(e.code())) throw;
+            warnings_.push_back(std::string("files of the replaced export stay: ") + e.what());
+            return {};
+        }
+    }
+    static void remove_all(any_store& place) {
+        for (auto const& info : place.list()) place.remove(info.name);
+    }
+
+    /// Removes what exports to this target have left that have ended.
+    void remove_ended(cairn::activity* activity) {
+        attempt([&] {
+            auto const there = intents_.list();
+            modification_times const times(there);
+            auto const now = times.of(intent_name(save_id_));
+            for (auto const& info : there) {
+                if (!is_intent_name(info.name) || info.name == intent_name(save_id_)) continue;
+                if (activity != nullptr) activity->advance();
+                attempt([&] {
+                    auto found = read_intent(intents_, info);
+                    if (!found || found->newer) return;
+                    auto sides = target_.in.at(beside() + "/" + found->save_id);
+                    auto signs = sides.list();
+                    signs.push_back(info);
+                    std::int64_t last = 0;
+                    for (auto const& s : signs) last = std::max(last, s.modified);
+                    found->expired = !found->own_process && is_expired(last, now);
+                    if (found->over()) remove_left(*found, sides);
+                });
+            }
+        });
+    }
+    /// Only what has the save id in its name is certainly its own.
+    void remove_left(const found_intent& of, any_store& sides) {
+        std::set<std::string> named;
+        if (!is_file_ && exists(fresh_, format_.index)) {
+            named = format_.named_files(fresh_);
+            // It was killed between its commit and its removals, perhaps.
+            for (auto const& name : of.what.replaced)
+                if (is_weight(name) && named.count(name) == 0) fresh_.remove(name);
+        }
+        for (auto const& name : of.what.names) {
+            bool const own = is_object_name(name) && name.find(of.save_id) != name.npos;
+            // An upload that was not completed: there is no object.
+            bool const unfinished = is_object_name(name) && !own && !exists(fresh_, name);
+            if ((own && named.count(name) == 0) || unfinished) fresh_.remove(name);
+        }
+        remove_all(sides);
+        intents_.remove(of.name);
+    }
+
+    /// Whether a file has one of the format's names, with or without a save id.
+    bool is_weight(std::string name) const {
+        constexpr std::size_t id = 32;
+        auto const end = name.rfind('.');
+        if (end != name.npos && end > id && name[end - id - 1] == '.' &&
+            is_save_id(std::string_view(name).substr(end - id, id)))
+            name.erase(end - id - 1, id + 1);
+        return format_.is_target_name(name);
+    }
+
+    target_name target_;
+    target_format format_;
+    std::string save_id_;
+    bool is_file_;
+    any_store intents_, hidden_, fresh_;
+    object_tag index_tag_{};  ///< Of the index that is replaced.
+    std::vector<std::string> replaced_{};
+    std::optional<byte_vector> index_{};
+    std::string file_{};
+    std::uint64_t size_ = 0;
+    bool unique_ = false, taken_ = false, tried_ = false, committed_ = false;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two places: each save goes to the first, some are copied to the second, and nothing counts as
+// there before all of it is.
+#include "checkpointed_ranks.hpp"
+#include "support/data_files.hpp"
+
+#include <cairn/catalog/detail/committed.hpp>
+#include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/read_whole.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_uploads)
+
+using namespace checkpointed_ranks;
+using list = std::vector<std::string>;
+
+namespace {
+
+/// A run with a second place, of which each rank has a view with a control of its own.
+struct tiered_run : run {
+    explicit tiered_run(int ranks) : run(ranks) {
+        for (int r = 0; r < n; ++r) far_controls.push_back(std::make_shared<control>());
+    }
+    cairn::any_store far_of(const rank& me) {
+        return cairn::any_store(
+            controlled_store(far, far_controls[static_cast<std::size_t>(me.number)]));
+    }
+    cairn::checkpointer_options options(const rank& me, int every = 1) {
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.upload = cairn::upload_options{.to = far_of(me), .every = every};
+        return o;
+    }
+    bool is_durable(const std::string& id) {
+        auto place = far.at(id);
+        return cairn::detail::exists(place, ".metadata");
+    }
+    bool exists_far(const std::string& id) { return !far.at(id).list().empty(); }
+    float durable_value(const std::string& id) {
+        return support::only_number(support::load_whole(far, id).tensors.at("w"));
+    }
+
+    cairn::memory_store far{};
+    std::vector<std::shared_ptr<control>> far_controls{};
+};
+
+void save_step(rank& me, cairn::checkpointer& ckpt, int step) {
+    me.train(step);
+    BOOST_TEST(ckpt.maybe_save(step, me).saved);
+}
+std::string uploaded_of(const cairn::checkpointer& ckpt) {
+    return ckpt.uploaded() ? ckpt.uploaded()->id : "none";
+}
+cairn::latest_options quietly(std::atomic<int>* told = nullptr) {
+    return {cairn::verify_level::metadata, false, [told](const std::string&) {
+                if (told != nullptr) ++*told;
+            }};
+}
+template <class Store>
+list places_of(Store s) {
+    return s.places();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_mth_save_is_uploaded_and_each_place_has_its_rules) {
+    for (int const n : {1, 3}) {
+        tiered_run r(n);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            auto o = r.options(me, 2);
+            o.keep = cairn::last(1);
+            o.upload->keep = cairn::last(2);
+            auto ckpt = me.checkpointer(o);
+            for (int step = 1; step <= 7; ++step) {
+                save_step(me, ckpt, step);
+                (void)ckpt.wait();
+                saw.add(me.number, uploaded_of(ckpt));
+            }
+        });
+        BOOST_TEST((saw.agreed() ==
+                    list{"none", "step_2", "step_2", "step_4", "step_4", "step_6", "step_6"}));
+        BOOST_TEST(places_of(r.base) == (list{"step_7"}), boost::test_tools::per_element());
+        BOOST_TEST(places_of(r.far) == (list{"step_4", "step_6"}),
+                   boost::test_tools::per_element());
+        BOOST_TEST(r.durable_value("step_4") == 4.0f);
+        BOOST_TEST(r.durable_value("step_6") == 6.0f);
+    }
+}
+
+/// Values, weights that are tied, and what belongs to one rank, are the same in the copy.
+BOOST_AUTO_TEST_CASE(a_copy_has_all_that_the_checkpoint_has) {
+    cairn::memory_store near, far;
+    std::vector<float> w(3000), b(7, 2.0f);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i);
+    cairn::state_dict state{{"w", w},
+                            {"tied", w},
+                            {"empty", std::vector<float>()},
+                            {"nested", cairn::state_dict{{"b", b}, {"name", "seven"}}},
+                            {"step", 7}};
+    for (auto const level : {std::optional<int>(), std::optional<int>(3)}) {
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.save.storage.zstd_level = level;
+        o.upload = cairn::upload_options{.to = cairn::any_store(far)};
+        cairn::checkpointer ckpt(cairn::solo(), near, o);
+        BOOST_TEST(ckpt.save_now(7, state, {{{"loss", 0.5}}}).saved);
+        auto const report = ckpt.wait();
+        BOOST_REQUIRE(report.has_value());
+        BOOST_TEST(report->warnings.empty());
+        BOOST_REQUIRE(ckpt.uploaded().has_value());
+        BOOST_TEST(ckpt.uploaded()->step == 7);
+        BOOST_TEST(ckpt.uploaded()->report.warnings.empty());
+        auto const here = support::load_whole(near, "step_7");
+        auto const there = support::load_whole(far, "step_7");
+        BOOST_TEST(!there.tensors.empty());
+        BOOST_TEST((here == there));
+        cairn::any_store near_place(near.at("step_7")), far_place(far.at("step_7"));
+        auto const first = cairn::detail::read_commit_record(near_place).value();
+        auto const second = cairn::detail::read_commit_record(far_place).value();
+        BOOST_TEST(first.sequence == second.sequence);
+        BOOST_TEST(first.committed == second.committed);
+        BOOST_TEST((first.metrics == second.metrics));
+        BOOST_TEST(first.save_id != second.save_id);
+    }
+}
+
+/// A job that ends, in any way, before an upload is complete leaves nothing that counts there.
+BOOST_AUTO_TEST_CASE(nothing_is_durable_before_all_of_it_is) {
+    for (int const n : {1, 2}) {
+        tiered_run r(n);
+        auto& slow = *r.far_controls.back();
+        r.on_ranks([&](rank& me) {
+            auto o = r.options(me);
+            o.destruction = cairn::destruction_policy::cancel;
+            o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+            std::jthread opener;  // ends after the checkpointer, which waits for it
+            auto ckpt = me.checkpointer(o);
+            save_step(me, ckpt, 1);
+            (void)ckpt.wait();
+            BOOST_TEST(uploaded_of(ckpt) == "step_1");
+            me.meet();
+            if (me.number == n - 1) slow.close();
+            me.meet();
+            save_step(me, ckpt, 2);
+            BOOST_TEST(slow.wait_for(2));
+            BOOST_TEST(r.exists("step_2"));
+            BOOST_TEST(!r.is_durable("step_2"));
+            BOOST_TEST(uploaded_of(ckpt) == "step_1");
+            me.meet();
+            if (me.number != n - 1) return;
+            slow.fail(support::thrown::cairn_error);  // whether or not it is cancelled before
+            opener = std::jthread([&] { slow.open(); });
+        });
+        slow.fail({});
+        BOOST_TEST(r.exists("step_2"));
+        BOOST_TEST(!r.is_durable("step_2"));
+        BOOST_TEST(!r.exists_far("step_2"));
+        // The node is there: its copy is the newest. The node is lost: the other one is.
+        for (bool const lost : {false, true}) {
+            notes saw;
+            if (lost) r.base = cairn::memory_store();
+            r.on_ranks([&](rank& me) {
+                auto ckpt = me.checkpointer(r.options(me));
+                auto const loaded = ckpt.load_latest(me);
+                BOOST_REQUIRE(loaded.has_value());
+                saw.add(me.number, loaded->id);
+                BOOST_TEST(me.row[0] == (lost ? 1.0f : 2.0f));
+            });
+            BOOST_TEST((saw.agreed() == list{lost ? "step_1" : "step_2"}));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_uploaded) {
+    for (auto const what : support::all_thrown) {
+        for (int const n : {1, 3}) {
+            tiered_run r(n);
+            auto& bad = *r.far_controls.back();
+            notes saw;
+            std::atomic<int> unclaimed{0};
+            r.on_ranks([&](rank& me) {
+                auto o = r.options(me, 1000);
+                o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+                auto ckpt = me.checkpointer(o);
+                save_step(me, ckpt, 1);
+                bad.fail(what);
+                me.meet();
+                me.train(2);
+                BOOST_TEST(ckpt.save_now(2, me).saved);
+                BOOST_TEST(bad.wait_for(1));
+                std::string said;
+                for (int step = 3; said.empty(); ++step) {  // until it has ended on all ranks
+                    me.train(step);
+                    auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
+                    if (out != "saved") said = out;
+                }
+                saw.add(me.number, said);
+                me.meet();
+                bad.fail({});
+                me.meet();
+                me.train(100);
+                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
+                BOOST_TEST(ckpt.wait().has_value());
+                saw.add(me.number, uploaded_of(ckpt));
+            });
+            BOOST_TEST(unclaimed == 0);
+            auto const all = saw.agreed();
+            BOOST_REQUIRE(all.size() == 3u);
+            BOOST_TEST(has(all[0], "rank " + std::to_string(n - 1)), all[0]);
+            BOOST_TEST(all[1] == "saved");
+            BOOST_TEST(all[2] == "step_100");
+            BOOST_TEST(!r.is_durable("step_2"));
+            BOOST_TEST(r.durable_value("step_100") == 100.0f);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(failed_uploads_are_tolerated_and_told_by_wait) {
+    tiered_run r(2);
+    auto& bad = *r.far_controls.back();
+    bad.fail(support::thrown::cairn_error);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.max_failed_saves = 1;
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        std::string said;
+        int step = 2;
+        for (; said.empty(); ++step) {
+            me.train(step);
+            auto const result = ckpt.maybe_save(step, me);
+            BOOST_TEST(result.saved);
+            if (!result.failures.empty()) said = result.failures.at(0).text;
+        }
+        saw.add(me.number, said);
+        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [&](const cairn::error& e) {
+            return has(e.what(), "the upload of step 1") && e.failures().size() >= 2u;
+        });
+        me.meet();
+        bad.fail({});
+        me.meet();
+        save_step(me, ckpt, step);
+        BOOST_TEST(ckpt.wait().has_value());
+        saw.add(me.number, uploaded_of(ckpt));
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 2u);
+    BOOST_TEST(has(all[0], "injected"), all[0]);
+    BOOST_TEST(all[1] != "none");
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {
+    for (bool const fails : {false, true}) {
+        tiered_run r(2);
+        if (fails) r.far_controls[1]->fail(support::thrown::runtime_error);
+        std::atomic<int> unclaimed{0};
+        r.on_ranks([&](rank& me) {
+            auto o = r.options(me, 100);
+            o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+            auto ckpt = me.checkpointer(o);
+            me.train(5);
+            BOOST_TEST(ckpt.save_now(5, me).saved);  // whatever `every` is
+        });
+        BOOST_TEST(r.exists("step_5"));
+        BOOST_TEST(r.is_durable("step_5") == !fails);
+        BOOST_TEST(unclaimed == (fails ? 2 : 0));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(retention_keeps_what_is_being_uploaded) {
+    tiered_run r(2);
+    auto& slow = *r.far_controls.back();
+    slow.close();
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.keep = cairn::last(1);
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        BOOST_TEST(slow.wait_for(1));
+        me.train(2);
+        BOOST_TEST(ckpt.save_now(2, me).saved);  // it is to be uploaded after the first
+        for (int step = 3; step <= 5; ++step) save_step(me, ckpt, step);  // each ends the last
+        BOOST_TEST(r.exists("step_1"));
+        BOOST_TEST(r.exists("step_2"));
+        BOOST_TEST(!r.exists("step_3"));
+        me.meet();
+        slow.open();
+        (void)ckpt.wait();
+        BOOST_TEST(uploaded_of(ckpt) == "step_2");
+        save_step(me, ckpt, 6);
+        (void)ckpt.wait();
+        BOOST_TEST(uploaded_of(ckpt) == "step_6");
+    });
+    BOOST_TEST(places_of(r.base) == (list{"step_6"}), boost::test_tools::per_element());
+    for (int const step : {1, 2, 6})
+        BOOST_TEST(r.durable_value("step_" + std::to_string(step)) == static_cast<float>(step));
+}
+
+/// The second save replaces the checkpoint that is being uploaded.
+BOOST_AUTO_TEST_CASE(a_step_may_be_saved_again_while_it_is_uploaded) {
+    tiered_run r(2);
+    auto& slow = *r.far_controls.back();
+    slow.close();
+    std::jthread opener;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(r.options(me));
+        save_step(me, ckpt, 10);
+        BOOST_TEST(slow.wait_for(1));
+        if (me.number == 0)
+            opener = std::jthread([&] {  // by then the second save would have replaced the first
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                slow.open();
+            });
+        me.train(11);
+        BOOST_TEST(ckpt.save_now(10, me).saved);
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.durable_value("step_10") == 11.0f);
+    BOOST_TEST(r.value_of("step_10") == 11.0f);
+}
+
+/// Ranks of several hosts: each sees its own disk only.
+BOOST_AUTO_TEST_CASE(each_rank_uploads_from_its_own_disk) {
+    constexpr int n = 3;
+    tiered_run r(n);
+    std::vector<cairn::memory_store> disks(n);
+    notes saw;
+    std::atomic<int> skipped{0};
+    auto const disk_of = [&](const rank& me) { return disks[static_cast<std::size_t>(me.number)]; };
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me, 2);
+        o.keep = cairn::last(1);
+        cairn::checkpointer ckpt(me.member, disk_of(me), o);
+        for (int step = 1; step <= 4; ++step) {
+            save_step(me, ckpt, step);
+            (void)ckpt.wait();
+        }
+        saw.add(me.number, uploaded_of(ckpt));
+    });
+    for (auto& disk : disks)
+        BOOST_TEST(disk.places() == (list{"step_4"}), boost::test_tools::per_element());
+    BOOST_TEST(r.durable_value("step_2") == 2.0f);
+    BOOST_TEST(r.durable_value("step_4") == 4.0f);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer ckpt(me.member, disk_of(me), r.options(me));
+        auto const loaded = ckpt.load_latest(me, quietly(&skipped));
+        BOOST_REQUIRE(loaded.has_value());
+        saw.add(me.number, loaded->id);
+        BOOST_TEST(me.row[0] == 4.0f);
+    });
+    BOOST_TEST((saw.agreed() == list{"step_4", "step_4"}));
+    BOOST_TEST(skipped == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_newest_of_both_places_is_found) {
+    for (int const n : {1, 2}) {
+        tiered_run r(n);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer(r.options(me));
+            for (int step = 1; step <= 3; ++step) {
+                save_step(me, ckpt, step);
+                (void)ckpt.wait();
+            }
+        });
+        notes saw;
+        // What is missing in the first place is found in the second one.
+        auto const look = [&](float value) {
+            r.on_ranks([&](rank& me) {
+                auto ckpt = me.checkpointer(r.options(me));
+                auto const found = ckpt.latest(quietly());
+                saw.add(me.number, found.value_or("none"));
+                (void)ckpt.load(*found, me);
+                BOOST_TEST(me.row[0] == value);
+                me.train(0);
+                BOOST_TEST(ckpt.load_latest(me, quietly())->id == *found);
+                BOOST_TEST(me.row[0] == value);
+            });
+        };
+        look(3.0f);
+        auto place = r.base.at("step_3");
+        for (auto const& info : place.list())  // damaged here, whole there
+            if (support::is_data_file("step_3/" + info.name, "step_3/__0_0"))
+                place.remove(info.name);
+        look(3.0f);
+        for (auto const& info : place.list()) place.remove(info.name);  // an older one is here
+        look(3.0f);
+        r.base = cairn::memory_store();
+        look(3.0f);
+        BOOST_TEST((saw.agreed() == list(4, "step_3")));
+        // Steps go back: what is saved now is newer than all that is in the second place.
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer(r.options(me, 100));
+            save_step(me, ckpt, 1);
+            (void)ckpt.wait();
+            me.train(2);
+            BOOST_TEST(ckpt.latest(quietly()).value() == "step_1");
+            (void)ckpt.load("step_1", me);
+            BOOST_TEST(me.row[0] == 1.0f);
+            (void)ckpt.load("step_2", me);  // there only
+            BOOST_TEST(me.row[0] == 2.0f);
+        });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {
+    enum { on_one_rank, same_place, every_0, kinds };
+    for (int kind = 0; kind < kinds; ++kind) {
+        tiered_run r(2);
+        r.on_ranks([&](rank& me) {
+            auto o = r.options(me, kind == every_0 ? 0 : 1);
+            if (kind == on_one_rank && me.number == 0) o.upload.reset();
+            cairn::file_store here("/nowhere/run");
+            if (kind == same_place) o.upload->to = cairn::any_store(here);
+            auto const make = [&] {
+                if (kind == same_place)
+                    cairn::checkpointer(me.member, here, o);
+                else
+                    (void)me.checkpointer(o);
+            };
+            BOOST_CHECK_EXCEPTION(make(), cairn::error, [](const cairn::error& e) {
+                return e.code() == make_error_code(cairn::errc::invalid_argument);
+            });
+        });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(uploads_go_on_with_another_group) {
+    tiered_run r(2);
+    cairn::thread_group second(2);
+    r.far_controls[1]->fail(support::thrown::cairn_error);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(r.options(me));
+        save_step(me, ckpt, 1);
+        auto const told = ckpt.replace_group(second.rank(me.number));
+        BOOST_TEST(!told.failures.empty());
+        BOOST_TEST(has(told.failures.at(0).text, "the upload of step 1"));
+        me.meet();
+        r.far_controls[1]->fail({});
+        me.meet();
+        save_step(me, ckpt, 2);
+        (void)ckpt.wait();
+        BOOST_TEST(uploaded_of(ckpt) == "step_2");
+    });
+    BOOST_TEST(r.durable_value("step_2") == 2.0f);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exports into a bucket, and checkpoints that are uploaded to one.
+#include "s3_place.hpp"
+
+#include <cairn/checkpointer.hpp>
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/load.hpp>
+#include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
+#include <cairn/tensor/mesh.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(s3_exports)
+
+using s3_tests::place;
+
+namespace {
+
+constexpr int ranks = 2;
+constexpr std::int64_t columns = 3'000'000;  // more than a part
+
+/// A tensor of which each rank has a row, one of which each has columns, and one that all have.
+struct rank_state {
+    std::vector<float> row, narrow, bias;
+    cairn::state_dict dict{};
+
+    rank_state(float v, int rank)
+        : row(columns, v + static_cast<float>(rank)), narrow(40, v), bias(5, v) {
+        auto const line = cairn::device_mesh::line(ranks);
+        dict = {{"w", cairn::shard_by_mesh(
+                          cairn::tensor_view(cairn::dtype::f32, {1, columns}, row.data()),
+                          {ranks, columns}, line, {cairn::shard_along{0}}, rank)},
+                {"narrow",
+                 cairn::shard_by_mesh(cairn::tensor_view(cairn::dtype::f32, {20, 2}, narrow.data()),
+                                      {20, 2 * ranks}, line, {cairn::shard_along{1}}, rank)},
+                {"bias", bias}};
+    }
+    bool is(float v, int rank) const {
+        auto const all = [](auto const& in, float want) {
+            return std::ranges::all_of(in, [&](float x) { return x == want; });
+        };
+        return all(row, v + static_cast<float>(rank)) && all(narrow, v) && all(bias, v);
+    }
+};
+template <class Writer>
+void export_to(float v, const std::string& id, Writer writer) {
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        rank_state const s(v, me.rank());
+        (void)cairn::save(s.dict, id, me, writer());
+    });
+}
+bool stands(cairn::s3_store at, const std::string& id, float v) {
+    bool good = true;
+    for (int rank = 0; rank < ranks; ++rank) {
+        rank_state s(0, rank);
+        (void)cairn::load(s.dict, id, cairn::s3_store(at));
+        good = good && s.is(v, rank);
+    }
+    return good;
+}
+std::set<std::string> names_in(cairn::s3_store at) {
+    std::set<std::string> out;
+    for (auto const& info : at.list()) out.insert(info.name);
+    return out;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_export_is_read_and_replaced) {
+    place p;
+    auto const at = p.next();
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 1000;
+    auto const save = [&](float v) {
+        export_to(v, "m", [&] { return cairn::safetensors_writer(at, o); });
+        BOOST_TEST(stands(at, "m", v));
+        BOOST_TEST(names_in(at.at(".m.saving")).empty());
+    };
+    save(1);
+    auto const first = names_in(at.at("m"));
+    BOOST_TEST(first.size() == 3u);
+    save(2);
+    auto const second = names_in(at.at("m"));
+    BOOST_TEST(second.size() == 3u);
+    for (auto const& name : first)
+        BOOST_TEST((second.count(name) == 0u) == (name != "model.safetensors.index.json"));
+    o = {};
+    save(3);
+    BOOST_TEST(names_in(at.at("m")).size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_is_one_object) {
+    place p;
+    auto const at = p.next();
+    export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); });
+    BOOST_TEST(stands(at, "x.safetensors", 1));
+    export_to(2, "x.pt", [&] { return cairn::torch_save_writer(at); });
+    BOOST_TEST(stands(at, "x.pt", 2));
+    BOOST_CHECK_THROW(export_to(3, "x.pt", [&] { return cairn::torch_save_writer(at); }),
+                      cairn::error);
+    BOOST_TEST(stands(at, "x.pt", 2));
+    BOOST_TEST(names_in(at) == (std::set<std::string>{"x.pt", "x.safetensors"}));
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_are_uploaded) {
+    place p;
+    auto const bucket = p.next();
+    cairn::memory_store disk;
+    auto const on_ranks = [&](auto f) {
+        cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+            cairn::checkpointer_options o{.every = cairn::steps(1), .keep = cairn::last(1)};
+            o.upload = cairn::upload_options{
+                .to = cairn::any_store(bucket), .every = 2, .keep = cairn::last(1)};
+            cairn::checkpointer ckpt(me, disk, o);
+            f(ckpt, me.rank());
+        });
+    };
+    on_ranks([&](cairn::checkpointer& ckpt, int rank) {
+        for (int step = 1; step <= 4; ++step) {
+            rank_state s(static_cast<float>(step), rank);
+            BOOST_TEST(ckpt.maybe_save(step, s.dict).saved);
+            (void)ckpt.wait();
+        }
+        BOOST_TEST(ckpt.uploaded()->id == "step_4");
+    });
+    auto in_bucket = bucket;
+    BOOST_TEST(in_bucket.places() == std::vector<std::string>{"step_4"},
+               boost::test_tools::per_element());
+    BOOST_TEST(stands(bucket, "step_4", 4));
+    disk = cairn::memory_store();
+    on_ranks([&](cairn::checkpointer& ckpt, int rank) {
+        rank_state s(0, rank);
+        BOOST_TEST(ckpt.load_latest(s.dict)->id == "step_4");
+        BOOST_TEST(s.is(4, rank));
+    });
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exports into stores that cannot rename, as buckets cannot.
+#include "safetensors_exports.hpp"
+#include "support/fault_store.hpp"
+#include "support/forwarding_store.hpp"
+#include "support/sanitized.hpp"
+#include "support/saved_by_ranks.hpp"
+
+#include <cairn/convert.hpp>
+#include <cairn/detail/identity.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(exports_without_rename)
+
+using namespace safetensors_exports;
+
+namespace {
+
+/// Memory that cannot rename.
+class store : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit store(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    store at(const std::string& id) const { return store(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+};
+static_assert(cairn::BrowsableStore<store> && !cairn::RenamingStore<store>);
+
+constexpr const char* index_file = "model.safetensors.index.json";
+constexpr int stride = support::stride_if_sanitized(7);
+
+const std::vector<part_of_state> two_parts{{"columns", dtype::float32, {4, 6}, held::columns},
+                                           {"rows", dtype::float32, {2, 40'000}, held::rows}};
+cairn::safetensors_writer_options two_files() {
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 100;
+    return o;
+}
+/// What a directory's index names; the single file if there is no index.
+std::set<std::string> weights_of(cairn::memory_store place) {
+    cairn::checkpoint_reader reader{place};
+    reader.reset("");
+    std::set<std::string> files;
+    for (auto const& [name, size] : reader.read_metadata().file_sizes) files.insert(name);
+    return files;
+}
+std::set<std::string> names_of(cairn::memory_store place) {
+    std::set<std::string> out;
+    for (auto const& info : place.list()) out.insert(info.name);
+    return out;
+}
+/// Elements by name: all of them.
+std::map<std::string, cairn::byte_vector> elements_of(cairn::memory_store base,
+                                                      const std::string& id) {
+    cairn::checkpoint_reader reader{base};
+    reader.reset(id);
+    std::map<std::string, cairn::byte_vector> out;
+    cairn::state_dict views;
+    auto const m = reader.read_metadata();
+    for (auto const& [fqn, entry] : m.entries) {
+        auto const& t = std::get<cairn::tensor_metadata>(entry);
+        auto& b = out[fqn];
+        b.resize(static_cast<std::size_t>(t.shape.product()) * cairn::size_of(t.type));
+        views[fqn] = cairn::tensor_view(t.type, t.shape, b.data());
+    }
+    (void)cairn::load(views, id, base);
+    return out;
+}
+/// What a target has while nothing is being written there.
+void check_clean(cairn::memory_store base, const std::string& id) {
+    auto expected = weights_of(base.at(id));
+    if (!expected.count("model.safetensors")) expected.insert(index_file);
+    BOOST_TEST(names_of(base.at(id)) == expected, boost::test_tools::per_element());
+    BOOST_TEST(base.at("." + id + ".saving").list().empty());
+}
+/// What a process that was killed says about itself.
+cairn::detail::record_owner an_ended_process() {
+    auto owner = cairn::detail::record_owner::this_one();
+    owner.process.pid = 0x7ffffff0;
+    owner.process.run += "x";
+    owner.job = {};
+    return owner;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_file_has_its_usual_name_and_no_index) {
+    for (auto const how : {held::rows, held::columns, held::whole}) {
+        for (int const ranks : {1, 3}) {
+            cairn::memory_store base, other;
+            auto const r = save_on(store(base), many_kinds(how), ranks, "m");
+            save_on(other, many_kinds(how), ranks, "m");  // by renaming
+            BOOST_TEST((contents_of(base.at("m")) == contents_of(other.at("m"))));
+            BOOST_TEST(names_of(base.at("m")) == std::set<std::string>{"model.safetensors"});
+            check_clean(base, "m");
+            save_on(store(base), many_kinds(how), ranks, "x.safetensors");
+            BOOST_TEST((cairn::read_whole(base, "x.safetensors") ==
+                        contents_of(base.at("m")).at("model.safetensors")));
+            BOOST_TEST(base.at(".x.safetensors.saving").list().empty());
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(several_files_and_what_replaces_others_have_names_of_their_own) {
+    for (int const ranks : {1, 3}) {
+        cairn::memory_store base;
+        std::set<std::string> seen;
+        auto const fresh_names = [&](std::size_t n) {
+            auto const now = weights_of(base.at("m"));
+            BOOST_TEST(now.size() == n);
+            for (auto const& name : now) {
+                BOOST_TEST(name.starts_with(n == 1 ? "model." : "model-0"), name);
+                BOOST_TEST(name.ends_with(".safetensors"), name);
+                BOOST_TEST(seen.insert(name).second, name);
+            }
+        };
+        unsigned seed = 0;
+        auto const save = [&](const cairn::safetensors_writer_options& o) {
+            cairn::memory_store other;
+            auto const r = save_on(store(base), two_parts, ranks, "m", o, ++seed);
+            save_on(other, two_parts, ranks, "m", o, seed);
+            BOOST_TEST((elements_of(base, "m") == elements_of(other, "m")));
+        };
+        save(two_files());
+        fresh_names(2);
+        check_clean(base, "m");
+        save(two_files());
+        fresh_names(2);
+        check_clean(base, "m");
+        save({});  // one file: the index must name it
+        fresh_names(1);
+        BOOST_TEST(names_of(base.at("m")).count(index_file) == 1u);
+        check_clean(base, "m");
+    }
+    cairn::memory_store base;  // a single file is replaced by one with an index
+    save_on(store(base), two_parts, 2, "m", {}, 1);
+    save_on(store(base), two_parts, 2, "m", {}, 2);
+    BOOST_TEST(names_of(base.at("m")).count("model.safetensors") == 0u);
+    check_clean(base, "m");
+}
+
+BOOST_AUTO_TEST_CASE(other_files_stay_and_what_is_no_export_is_refused) {
+    cairn::memory_store base;
+    auto const put = [&](const std::string& place, const std::string& name) {
+        auto at = place.empty() ? base : base.at(place);
+        at.publish(name, std::as_bytes(std::span("old", 3)), std::nullopt);
+    };
+    auto const why = [&](const std::string& id, cairn::safetensors_writer_options o = {}) {
+        return failure_of([&] { save_on(store(base), two_parts, 1, id, o); });
+    };
+    put("m", "config.json");
+    put("m", "adapter_model.safetensors");
+    auto o = two_files();
+    o.add_files = [](auto const& add) { add("config.json", std::as_bytes(std::span("new!", 4))); };
+    BOOST_TEST(why("m", o) == "no failure");
+    BOOST_TEST(contents_of(base.at("m")).at("config.json").size() == 4u);
+    BOOST_TEST(contents_of(base.at("m")).at("adapter_model.safetensors").size() == 3u);
+    o = {};
+    o.overwrite = false;
+    BOOST_TEST(says(why("m", o), "overwrite is off"));
+    BOOST_TEST(why("fresh", o) == "no failure");
+    put("dcp", ".metadata");
+    BOOST_TEST(says(why("dcp"), "'.metadata'"));
+    put("", "file");
+    BOOST_TEST(says(why("file"), "a file"));
+    BOOST_TEST(why("x.safetensors") == "no failure");
+    BOOST_TEST(says(why("x.safetensors"), "remove it first"));
+    put("d.safetensors", "something");
+    BOOST_TEST(says(why("d.safetensors"), "a directory"));
+}
+
+BOOST_AUTO_TEST_CASE(files_of_torch_save_are_written_too) {
+    for (int const ranks : {1, 3}) {
+        cairn::memory_store base, other;
+        auto const save = [&](auto to) {
+            cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+                state_part const mine(two_parts, me.rank(), ranks, 3);
+                auto dict = mine.dict();
+                dict["step"] = 7;
+                if (me.rank() == ranks - 1) dict["last"] = std::string("rank");
+                (void)cairn::save(dict, "a/x.pt", me, cairn::torch_save_writer(to));
+            });
+        };
+        save(store(base));
+        save(other);
+        BOOST_TEST((cairn::read_whole(base, "a/x.pt") == cairn::read_whole(other, "a/x.pt")));
+        BOOST_TEST(base.at("a/.x.pt.saving").list().empty());
+        BOOST_TEST(says(failure_of([&] { save(store(base)); }), "remove it first"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_are_converted_to_and_fro) {
+    cairn::memory_store base;
+    save_on(store(base), many_kinds(held::rows), 2, "m");
+    auto const before = elements_of(base, "m");
+    store flat(base);
+    cairn::convert({store(flat), "m"}, "dcp", store(flat));
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 50'000;
+    cairn::convert({store(flat), "dcp"}, "again", cairn::safetensors_writer(store(flat), o));
+    BOOST_TEST((elements_of(base, "again") == before));
+    check_clean(base, "again");
+}
+
+BOOST_AUTO_TEST_CASE(of_two_exports_to_one_name_the_later_commit_fails) {
+    cairn::memory_store base;
+    for (bool const replaces : {false, true}) {
+        auto o = two_files();
+        std::set<std::string> winners;
+        o.add_files = [&](auto const&) {
+            save_on(store(base), two_parts, 1, "m", two_files(), 7);
+            winners = weights_of(base.at("m"));
+        };
+        auto const why = failure_of([&] { save_on(store(base), two_parts, 1, "m", o, 8); });
+        BOOST_TEST(why != "no failure");
+        BOOST_TEST(weights_of(base.at("m")) == winners, boost::test_tools::per_element());
+        check_clean(base, "m");
+        (void)replaces;  // the second time there is an older one
+    }
+}
+
+/// Each operation of each rank fails in turn: the old export stands or the new one, and the next
+/// export leaves nothing else.
+BOOST_AUTO_TEST_CASE(a_failure_leaves_the_old_export_or_the_new_one) {
+    using support::fault;
+    support::failure_points operations(stride);
+    cairn::memory_store a, b;
+    save_on(a, two_parts, 1, "m", two_files(), 1);
+    save_on(b, two_parts, 1, "m", two_files(), 2);
+    auto const before = elements_of(a, "m"), saved = elements_of(b, "m");
+    BOOST_TEST((before != saved));
+    int tried = 0;
+    auto const once = [&](int faulty, bool has_old, bool many, const fault& f) {
+        auto const o = many ? two_files() : cairn::safetensors_writer_options();
+        cairn::memory_store base;
+        if (has_old) save_on(store(base), two_parts, 2, "m", two_files(), 1);
+        support::fault_store<store> const bad(store(base), f), good(store(base), fault{});
+        auto const all = support::on_ranks_that_stay(2, [&](auto& me, int rank) {
+            state_part const mine(two_parts, rank, 2, 2);
+            (void)cairn::save(mine.dict(), "m", support::patient_save(), me,
+                              cairn::safetensors_writer(rank == faulty ? bad : good, o));
+        });
+        if (bad.hit().empty()) return false;
+        BOOST_TEST_CONTEXT("rank " << faulty << ", " << has_old << many << ", "
+                                   << support::words(f, bad.hit()) << support::words(all)) {
+            bool const stands = names_of(base.at("m")).count(index_file) != 0 ||
+                                names_of(base.at("m")).count("model.safetensors") != 0;
+            auto const now =
+                stands ? elements_of(base, "m") : std::map<std::string, cairn::byte_vector>();
+            auto const old = has_old ? before : std::map<std::string, cairn::byte_vector>();
+            BOOST_TEST((now == saved || now == old));
+            for (auto const& t : all) {
+                BOOST_TEST(!t.raw);
+                BOOST_TEST(!t.is(cairn::errc::timed_out));
+                if (t.ok()) BOOST_TEST((now == saved));
+                if (t.e && !t.is(cairn::errc::outcome_unknown)) BOOST_TEST((now == old));
+            }
+            save_on(store(base), two_parts, 2, "m", two_files(), 3);
+            check_clean(base, "m");
+        }
+        return true;
+    };
+    for (int const faulty : {0, 1})
+        for (bool const has_old : {false, true})
+            for (bool const many : {false, true})
+                for (bool const afterwards : {false, true})
+                    for (int at = operations.first(); once(
+                             faulty, has_old, many, {at, support::thrown::cairn_error, afterwards});
+                         at += operations.stride())
+                        ++tried;
+    BOOST_TEST(tried > 100);
+}
+
+/// What a killed export leaves is removed by the next one, and nothing else.
+BOOST_AUTO_TEST_CASE(the_next_export_removes_what_a_killed_one_has_left) {
+    for (bool const committed : {false, true}) {
+        cairn::memory_store base;
+        save_on(store(base), two_parts, 1, "m", two_files(), 1);
+        auto const old = weights_of(base.at("m"));
+        cairn::detail::save_intent intent;
+        intent.save_id = cairn::detail::new_save_id();
+        intent.owner = an_ended_process();
+        auto const orphan = "model-00001-of-00002." + intent.save_id + ".safetensors";
+        intent.names = {orphan, "config.json", *old.begin(), "../other"};
+        auto place = base.at("m");
+        place.publish(orphan, {}, std::nullopt);
+        place.publish("config.json", {}, std::nullopt);
+        auto beside = base.at(".m.saving");
+        beside.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
+        base.at(".m.saving/" + intent.save_id).publish("side.0", {}, std::nullopt);
+        std::string running = cairn::detail::new_save_id();
+        if (committed) {  // another one that still runs
+            intent.save_id = running;
+            intent.owner = cairn::detail::record_owner::this_one();
+            intent.owner.process.boot = "another machine";
+            intent.owner.process.run = "another run";
+            beside.publish(".saving." + running, intent.encode(), std::nullopt);
+        }
+        save_on(store(base), two_parts, 1, "m", two_files(), 2);
+        auto const names = names_of(place);
+        BOOST_TEST(names.count(orphan) == 0u);
+        BOOST_TEST(names.count("config.json") == 1u);
+        BOOST_TEST(names.size() == 4u);
+        BOOST_TEST(base.at(".m.saving/" + intent.save_id).list().empty());
+        BOOST_TEST(beside.list().size() == (committed ? 1u : 0u));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
