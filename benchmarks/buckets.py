@@ -70,16 +70,19 @@ class Buckets(Rounds):
 
 
 def print_table(rounds):
-    print("\n| | cairn | loop | share of the loop | DCP | DCP's time / cairn's | requests: cairn, loop |")
+    print("\n| | cairn | loop | share of the loop | DCP | DCP's time / cairn's "
+          "| requests: cairn, loop |")
     print("|---|---|---|---|---|---|---|")
     for t in rounds.tasks:
         seconds = rounds.seconds(t)
         def time(name): return spread(seconds[name], " s", 2) if name in seconds else ""
         times = ratio(seconds["DCP"], seconds["cairn"]) if "DCP" in seconds else ""
-        requests = ", ".join(spread([line["requests"][-1] for line in rounds.lines[t.name][name]], "", 0)
-                             for name in ("cairn", "loop"))
+        requests = ", ".join(
+            spread([line["requests"][-1] for line in rounds.lines[t.name][name]], "", 0)
+            for name in ("cairn", "loop"))
         print(f"| {t.name} | {time('cairn')} | {time('loop')} | "
-              f"{ratio(seconds['loop'], seconds['cairn'])} | {time('DCP')} | {times} | {requests} |")
+              f"{ratio(seconds['loop'], seconds['cairn'])} | {time('DCP')} | {times} "
+              f"| {requests} |")
 
 
 def check(a, folder):
@@ -92,8 +95,8 @@ def check(a, folder):
         for writer, reader in (both, both[::-1]):
             writer.run("save", f"s3://{BUCKET}/checked", a.ranks)
             line = reader.run("load", f"s3://{BUCKET}/checked", a.ranks + 1, 1, "--check")
-            print(f"{reader.name} loads on {a.ranks + 1} ranks what {writer.name} wrote on {a.ranks}: "
-                  f"{line['wrong']} elements wrong")
+            print(f"{reader.name} loads on {a.ranks + 1} ranks what {writer.name} wrote on "
+                  f"{a.ranks}: {line['wrong']} elements wrong")
             server.clear(BUCKET)
     finally:
         server.stop()

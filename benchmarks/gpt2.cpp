@@ -2,7 +2,8 @@
 // Saves and loads the state of GPT-2 124M and Adam, 1.49 GB, rows sharded over ranks:
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
-//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct|curl]
+//               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
+//               [--bare buffered|direct|curl]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
 //               [--format dcp|safetensors] [--max-file-size BYTES]
@@ -20,8 +21,8 @@
 // reads what each has written, otherwise equal parts, whose elements are not where they belong.
 //
 // DIR may be a place in a bucket, `s3://BUCKET/PREFIX`: the server and keys are those that the
-// environment names. `requests` are those of all ranks in a step. --bare curl is the limit there: as
-// many requests at once, of the same sizes and with the same checksums, by libcurl alone.
+// environment names. `requests` are those of all ranks in a step. --bare curl is the limit there:
+// as many requests at once, of the same sizes and with the same checksums, by libcurl alone.
 //
 // With --one-file all ranks write one file. `copy` reads files and writes their bytes, `sum` reads
 // and adds them, with checksums, on a thread for each core: the limits of conversions and

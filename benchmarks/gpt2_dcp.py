@@ -11,8 +11,8 @@ N processes on gloo, every tensor a DTensor with Shard(0); DCP's defaults otherw
 async_save: `stalls` end when it returns or, with a stager that returns a future, when that is done;
 `times` end with the future of the upload. Stagers: see gpt2_dcp_async.py. `dcp-tuned` saves with
 everything that makes DCP faster: threads of the writer, and plans that are kept from save to save.
-DIR may be `s3://BUCKET/PREFIX`, on the server and with the keys that the environment names: DCP then
-takes FsspecWriter and FsspecReader over s3fs.
+DIR may be `s3://BUCKET/PREFIX`, on the server and with the keys that the environment names: DCP
+then takes FsspecWriter and FsspecReader over s3fs.
 --weights and --columns, which needs `hugging-face`, are gpt2.cpp's.
 """
 import argparse, json, os, resource, sys, tempfile, time, warnings

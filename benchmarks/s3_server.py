@@ -16,7 +16,8 @@ class Server:
         if out.returncode != 0: sys.exit(f"{sys.argv[0]}: {name} does not start")
         said = dict(pair.split("=", 1) for pair in out.stdout.split())
         begin = f"CAIRN_S3_{name.upper()}_"
-        self.endpoint, self.key, self.secret = (said[begin + w] for w in ("ENDPOINT", "KEY", "SECRET"))
+        self.endpoint = said[begin + "ENDPOINT"]
+        self.key, self.secret = said[begin + "KEY"], said[begin + "SECRET"]
 
     def stop(self): subprocess.run([SERVERS, "stop", self.folder, self.name], check=True)
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network that is far away and not reliable, between a program and a server of HTTP on this machine:
+// A network that is far away and not reliable, between a program and a server of HTTP on this
+// machine:
 //
 //     slow_proxy PORT [--delay MS] [--drop SHARE] [--rate BYTES]
 //
-// Prints the port where it listens on the loopback, and ends when its input ends: then it prints how
-// many requests it has passed on, and how many it has dropped. Each request waits for the delay. Of
-// that share of all, the connection is closed instead: before the server has the request, in the midst
-// of its body, or when the server has answered, in turn. All connections together carry so many bytes a
-// second in each direction.
+// Prints the port where it listens on the loopback, and ends when its input ends: then it prints
+// how many requests it has passed on, and how many it has dropped. Each request waits for the
+// delay. Of that share of all, the connection is closed instead: before the server has the request,
+// in the midst of its body, or when the server has answered, in turn. All connections together
+// carry so many bytes a second in each direction.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>

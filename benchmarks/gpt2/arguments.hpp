@@ -21,7 +21,8 @@ namespace gpt2 {
 
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
-    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] [--bare buffered|direct|curl] "
+    "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
+    "[--bare buffered|direct|curl] "
     "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
     "[--polite] [--page-cache]\n"

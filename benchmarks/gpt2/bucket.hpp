@@ -7,6 +7,9 @@
 #include "bare.hpp"
 #include "groups.hpp"
 #include "state.hpp"
+#ifdef CAIRN_BENCHMARKS_S3
+#include "support/s3/signed_requests.hpp"
+#endif
 
 #include <cairn/object_store/any_store.hpp>
 
@@ -17,11 +20,6 @@
 #include <vector>
 
 #ifdef CAIRN_BENCHMARKS_S3
-#include <cairn/object_store/detail/s3/checksum.hpp>
-#include <cairn/object_store/detail/s3/request.hpp>
-#include <cairn/object_store/detail/s3/settings.hpp>
-#include <cairn/object_store/detail/s3/sigv4.hpp>
-#include <cairn/object_store/detail/s3/uri.hpp>
 #include <cairn/object_store/s3.hpp>
 
 #include <curl/curl.h>
@@ -57,11 +55,11 @@ private:
     cairn::any_store store_;
 };
 
-/// The limit of saves to a bucket and loads from it: as many requests at once, of the same sizes and
-/// with the same checksums and signatures, and nothing else.
+/// The limit of saves to a bucket and loads from it: as many requests at once, of the same sizes
+/// and with the same checksums and signatures, and nothing else.
 namespace bare {
 
-namespace s3 = cairn::detail::s3;
+namespace s3 = signed_requests;
 
 /// One connection, and the requests that are sent over it.
 class connection {

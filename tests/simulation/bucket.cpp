@@ -75,8 +75,8 @@ s3_server::request asked_for(const cairn::detail::s3::request& r) {
     return q;
 }
 
-/// What the server of the other kinds of storage would have done, for the rules and for what looks at
-/// the files afterwards.
+/// What the server of the other kinds of storage would have done, for the rules and for what looks
+/// at the files afterwards.
 void note_change(storage_client& c, const s3_server::request& q, int status) {
     using s3_server::kind;
     auto& files = c.server;
@@ -136,6 +136,9 @@ s3_server::answer carry_out(storage_client& c, const s3_server::request& q) {
     if (what == kind::create_upload)
         for (auto& [name, u] : c.server.bucket->bucket().uploads)
             if (name.first == q.key) u.initiated = static_cast<std::time_t>(c.where.storage());
+    if (what == kind::complete_upload && a.status == 200)
+        if (auto const made = objects.find(q.key); made != objects.end())
+            made->second.modified = static_cast<std::time_t>(c.where.storage());
     note_change(c, q, a.status);
     return a;
 }

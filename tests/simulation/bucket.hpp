@@ -10,8 +10,8 @@
 
 namespace simulation {
 
-/// cairn's store of a bucket, as one process has it. Its requests take simulated time, and reach what
-/// `storage_server` has; they and their answers may be lost.
+/// cairn's store of a bucket, as one process has it. Its requests take simulated time, and reach
+/// what `storage_server` has; they and their answers may be lost.
 std::shared_ptr<cairn::s3_store> make_bucket(storage_client& c);
 
 }  // namespace simulation

@@ -55,6 +55,9 @@ public:
     using file = std::shared_ptr<stored>;
     using names = std::map<std::string, file, std::less<>>;
 
+    /// The service, where the storage is a bucket; what is in it is here, too.
+    std::shared_ptr<bucket_world> bucket{};
+
     void watch(storage_watch* w) { watch_ = w; }
     void note_look(const std::string& name, int by) {
         if (watch_) watch_->looked(name, by);
@@ -127,6 +130,7 @@ public:
     /// The server loses what is not durable, or some of it.
     /// @param keeps  Asked for each change that is not.
     void crash(const std::function<bool()>& keeps) {
+        if (bucket) return;  // whatever it has confirmed stays, uploads included
         for (auto const& name : changed_) {
             if (keeps()) continue;
             auto const it = durable_.find(name);
@@ -143,8 +147,6 @@ public:
         changed_.clear();
         locks_.clear();
     }
-    /// The service, where the storage is a bucket; what is in it is here, too.
-    std::shared_ptr<bucket_world> bucket{};
 
     /// @return Whether `by` has it now.
     bool lock(const std::string& place, int by) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `s3_store` sends requests by, in simulated time. It stands in place of cairn's own header:
-// everything above it, what is sent, when it is sent again, and what is made of the answers, is cairn's.
+// everything above it is cairn's: what is sent, when it is sent again, what is made of the answers.
 #ifndef CAIRN_OBJECT_STORE_DETAIL_S3_HTTP_HPP
 #define CAIRN_OBJECT_STORE_DETAIL_S3_HTTP_HPP
 

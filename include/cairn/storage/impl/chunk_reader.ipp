@@ -3,15 +3,16 @@
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/fits_in.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
+#include <cairn/storage/detail/read_ahead.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
 #include <cairn/storage/detail/recent_files.hpp>
+#include <cairn/storage/detail/row_major_payload.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/stored_items.hpp>
 #include <cairn/storage/detail/wanted_by_others.hpp>
@@ -322,7 +323,10 @@ struct chunk_reader::state {
             auto const& fqn = job.plan.items[g.items.front()].fqn;
             naming(fqn, name, [&] {
                 auto const file = open(name, *part.reads);
-                if (i == known) known = look_ahead(job, part, i, *file, ahead);
+                if (i == known)
+                    known = detail::read_ahead(*file, i, part.end, ahead, [&](std::size_t k) {
+                        return stretch(job.plan, part.reads->items[k]);
+                    });
                 if (g.from.tensor != nullptr)
                     read_chunks(job, *file, g, scratch);
                 else
@@ -332,43 +336,15 @@ struct chunk_reader::state {
         job.give_back(std::move(scratch));
     }
 
-    /// As many bytes as pass while a request waits for its answer: they are read, wanted or not, if
-    /// that saves one.
-    static constexpr std::uint64_t cost_of_request = std::uint64_t{1} << 20;
-
-    /// How many bytes of a stored item nobody wants.
-    std::uint64_t unwanted_in(const load_plan& plan, const item_group& g) const {
-        if (g.from.tensor == nullptr) return 0;
-        std::uint64_t wanted = 0;
+    /// What is read of a group, for `read_ahead`.
+    detail::stretch_of_item stretch(const load_plan& plan, const item_group& g) const {
+        std::uint64_t wanted = g.from.tensor == nullptr ? g.from.length : 0;
         detail::stored_items stored(meta);
-        for (auto i : g.items)
-            wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
-        return g.from.length - std::min(g.from.length, wanted);
-    }
-    /// Reads ahead, together, what this group and the next ones of a part want, if the store prefers
-    /// large reads.
-    /// @return the first group that was not looked at
-    std::size_t look_ahead(read_job& job, const file_part& part, std::size_t first, open_file& file,
-                           std::optional<open_file::lookahead>& ahead) const {
-        if (file.read_size() <= detail::usual_read_size) return part.end;
-        auto const begin = part.reads->items[first].from.offset;
-        std::uint64_t end = begin;
-        auto next = first;
-        for (; next < part.end; ++next) {
-            auto const& g = part.reads->items[next];
-            auto const& at = g.from;
-            bool const fits = at.length <= file.read_size() &&
-                              at.offset - begin <= file.read_size() - at.length &&
-                              detail::fits_in(at.offset, at.length, file.size());
-            auto const gap = at.offset - std::min(at.offset, end);
-            if (!fits || g.slice.count != 1 || gap + unwanted_in(job.plan, g) > cost_of_request)
-                break;
-            end = std::max(end, at.offset + at.length);
-        }
-        if (next == first) return first + 1;
-        if (!ahead) ahead.emplace(file);
-        ahead->read(begin, static_cast<std::size_t>(end - begin));
-        return next;
+        if (g.from.tensor != nullptr)
+            for (auto i : g.items)
+                wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
+        return {g.from.offset, g.from.length, g.from.length - std::min(g.from.length, wanted),
+                g.slice.count == 1};
     }
 
     /// Whether several threads may read a chunk.
@@ -379,7 +355,7 @@ struct chunk_reader::state {
     payload find(open_file& file, const std::string& fqn, const tensor_metadata& t,
                  std::size_t chunk) {
         auto p = finder.find_chunk ? finder.find_chunk(file, fqn, t, chunk)
-                                   : row_major(file, fqn, t, chunk);
+                                   : detail::row_major_payload(file, fqn, t, chunk);
         if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(chunk))) return p;
         throw error(errc::corrupt,
                     {.fqn = fqn,
@@ -388,31 +364,6 @@ struct chunk_reader::state {
                                  to_string(index_vector(t.chunks.lengths(chunk))),
                      .found = std::string(name_of(p.type)) + " of shape " + to_string(p.shape)});
     }
-    /// The payload of a chunk that is stored as it is.
-    static payload row_major(open_file& file, const std::string& fqn, const tensor_metadata& t,
-                             std::size_t chunk) {
-        auto const at = t.chunks.location(chunk);
-        payload p;
-        p.type = t.type;
-        p.shape = t.chunks.lengths(chunk);
-        p.strides = row_major_strides(p.shape);
-        p.offset = at.offset;
-        p.length = at.length;
-        if (at.layout && at.layout->payload_crc != 0) {
-            p.crc = at.layout->payload_crc;
-            p.parts_unchecked = true;
-        }
-        auto const bytes = static_cast<std::uint64_t>(p.shape.product()) * size_of(p.type);
-        if (bytes == p.length && at.transforms.empty()) return p;
-        throw error(at.transforms.empty() ? errc::corrupt : errc::unsupported,
-                    {.fqn = fqn,
-                     .file = file.described(),
-                     .expected = std::to_string(bytes) + " bytes of " +
-                                 std::string(name_of(p.type)) + " of shape " + to_string(p.shape),
-                     .found = at.transforms.empty() ? std::to_string(p.length) + " bytes"
-                                                    : "bytes transformed by " + at.transforms[0]});
-    }
-
     /// Whether two items are of one chunk, or of two names of what was transformed: decoding it
     /// takes memory for all of it.
     static bool is_same_chunk(const detail::stored_item& a, const detail::stored_item& b) {
