@@ -44,6 +44,7 @@ class any_store {
         virtual object_tag tag(std::string_view) = 0;
         virtual std::vector<object_info> list() = 0;
         virtual void remove(std::string_view) = 0;
+        virtual void remove(std::string_view, const object_tag& version) = 0;
         virtual void sync() = 0;
         virtual std::string describe(std::string_view) = 0;
         virtual std::shared_ptr<store_interface> at(const std::string& id) const = 0;
@@ -105,6 +106,9 @@ class any_store {
         object_tag tag(std::string_view name) override { return s_.tag(name); }
         std::vector<object_info> list() override { return s_.list(); }
         void remove(std::string_view name) override { s_.remove(name); }
+        void remove(std::string_view name, const object_tag& version) override {
+            detail::remove_version(s_, name, version);
+        }
         void sync() override { s_.sync(); }
         std::string describe(std::string_view name) override { return s_.describe(name); }
         std::shared_ptr<store_interface> at([[maybe_unused]] const std::string& id) const override {
@@ -290,6 +294,8 @@ public:
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
     void remove_tree(std::string_view name) { s_->remove_tree(name); }
     void remove(std::string_view name) { s_->remove(name); }
+    /// In doubt removes only this version, if the store can tell.
+    void remove(std::string_view name, const object_tag& version) { s_->remove(name, version); }
     void sync() { s_->sync(); }
     std::string describe(std::string_view name) { return s_->describe(name); }
 

@@ -78,6 +78,9 @@ struct object_info {
 /// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
 ///   fails with @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a
 ///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
+/// - *remove* may be repeated by the store if it does not learn how it has ended. So it is for names
+///   that nobody makes again. For others there is an optional member, `s.remove(name, tag)`, which
+///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -226,6 +229,16 @@ std::chrono::milliseconds lag_of([[maybe_unused]] const Store& s) {
         return s.lag();
     else
         return {};
+}
+
+/// Removes an object under a name that others may use again, of which this version was seen just
+/// now.
+template <ObjectStore Store>
+void remove_version(Store& s, std::string_view name, [[maybe_unused]] const object_tag& version) {
+    if constexpr (requires { s.remove(name, version); })
+        s.remove(name, version);
+    else
+        s.remove(name);
 }
 
 /// Reads a prefix of these bytes past the caches of the host, if the handle can do that.

@@ -157,6 +157,9 @@ public:
         if constexpr (BrowsableStore<Store>) base_->remove_place(full(id));
     }
     void remove(std::string_view name) { base_->remove(full(name)); }
+    void remove(std::string_view name, const object_tag& version) {
+        detail::remove_version(*base_, full(name), version);
+    }
     void sync() { base_->sync(); }
     std::string describe(std::string_view name) { return base_->describe(full(name)); }
 

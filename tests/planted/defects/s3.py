@@ -8,6 +8,7 @@ HANDLES = "object_store/impl/s3/handles.ipp"
 HTTP = "object_store/impl/s3/http.ipp"
 LISTING = "object_store/impl/s3/listing.ipp"
 POOL = "object_store/impl/s3/upload_pool.ipp"
+REMOVAL = "object_store/impl/s3/removal.ipp"
 STORE = "object_store/impl/s3/store.ipp"
 UPLOAD = "object_store/impl/s3/upload.ipp"
 
@@ -67,6 +68,26 @@ DEFECTS = [
            "if (s_ && !s_->here.home.is_this()) (void)s_.release();",
            "if (s_ && !s_->here.home.is_this() && !PLANTED) (void)s_.release();",
            by="s3:s3_store", wrong="a child removes what its parent writes"),
+    Defect("s3-removal-repeated-blindly", CLIENT,
+           "if (c.once_in_doubt && a.in_doubt) return a;",
+           "if (c.once_in_doubt && a.in_doubt && !PLANTED) return a;",
+           by="s3:s3_removal", wrong="a newer checkpoint is removed after an answer was lost"),
+    Defect("s3-removal-resent", HTTP,
+           "if (x.t.once && x.times_sent != 0) {",
+           "if (x.t.once && x.times_sent != 0 && !PLANTED) {",
+           by="s3:s3_removal", wrong="libcurl repeats a removal over another connection"),
+    Defect("s3-removal-of-any-version", REMOVAL,
+           'if (there.got.header("etag") != version.text) return;',
+           'if (there.got.header("etag") != version.text && !PLANTED) return;',
+           by="s3:s3_removal", wrong="a newer checkpoint is removed after an answer was lost"),
+    Defect("any-store-forgets-the-version", "object_store/any_store.hpp",
+           "detail::remove_version(s_, name, version);",
+           "if (PLANTED) s_.remove(name); else detail::remove_version(s_, name, version);",
+           by="s3:s3_removal", wrong="a newer checkpoint is removed after an answer was lost"),
+    Defect("leftover-of-pytorch-removed-blindly", "storage/detail/leftovers.hpp",
+           "if (id_in(name).empty())  // PyTorch gives such names again",
+           "if (id_in(name).empty() && !PLANTED)  // PyTorch gives such names again",
+           by="s3:s3_removal", wrong="a file of a newer checkpoint of PyTorch's is removed"),
     Defect("s3-page-is-all", LISTING,
            'bool is_last() const { return text_in(*content, "IsTruncated") != "true"; }',
            'bool is_last() const { return PLANTED || text_in(*content, "IsTruncated") != "true"; }',

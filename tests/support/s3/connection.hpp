@@ -101,6 +101,7 @@ private:
             auto const all = is(way::no_range) ? without_range(r) : r;
             a = shared_.perform(all, f ? f->age : 0);
         }
+        if (f && f->then) shared_.with_world(f->then);
         if (f) {
             if (is(way::reset)) return end::reset;
             if (is(way::close)) return end::in_order;

@@ -6,12 +6,15 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace s3_server {
+
+struct world;
 
 /// Whether a request that fails has its effect all the same.
 enum class effect { none, done };
@@ -40,7 +43,8 @@ struct fault {
     fields headers{};  ///< Of the answer, besides the usual ones.
     std::chrono::milliseconds stalls{0};
     std::size_t age = 0;
-    std::set<kind> only{};  ///< The requests that it can happen to; empty: all.
+    std::function<void(world&)> then{};  ///< What others do right after its effect; may be empty.
+    std::set<kind> only{};               ///< The requests that it can happen to; empty: all.
 
     bool applies_to(kind k) const { return only.empty() || only.count(k) != 0; }
     bool has_effect() const { return has == effect::done; }

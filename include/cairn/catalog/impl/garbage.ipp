@@ -55,9 +55,22 @@ public:
     std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
     /// Threads: several.
     void remove(std::string_view name) {
+        note_removal(name, [&] { place_.remove(name); });
+    }
+    void remove(std::string_view name, const object_tag& version) {
+        note_removal(name, [&] { place_.remove(name, version); });
+    }
+    void sync() {
+        if (!dry_run_) place_.sync();
+    }
+    std::string describe(std::string_view name) { return place_.describe(name); }
+
+private:
+    template <class F>
+    void note_removal(std::string_view name, F&& do_it) {
         std::unique_lock lock(*m_);
         if (own_.erase(std::string(name)) != 0) {
-            if (!dry_run_) place_.remove(name);
+            if (!dry_run_) do_it();
             return;
         }
         lock.unlock();
@@ -67,11 +80,11 @@ public:
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::not_found) &&
                 shown_.count(std::string(name)) == 0) {
-                if (!dry_run_) place_.remove(name);  // it may have left empty directories
+                if (!dry_run_) do_it();  // it may have left empty directories
                 return;
             }
         }
-        if (!dry_run_) place_.remove(name);
+        if (!dry_run_) do_it();
         lock.lock();
         removed_.emplace(name);
         ++report_->files;
@@ -80,12 +93,7 @@ public:
             (dry_run_ ? "would remove " : "removed ") + prefix_ + terminal_text(name) + " (" +
             (size ? std::to_string(*size) : "an unknown number of") + " bytes)");
     }
-    void sync() {
-        if (!dry_run_) place_.sync();
-    }
-    std::string describe(std::string_view name) { return place_.describe(name); }
 
-private:
     any_store place_;
     std::string prefix_;
     bool dry_run_;

@@ -143,7 +143,7 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     check();
     place.publish(quarantined_name, bytes, std::nullopt);
     check();
-    place.remove(metadata_name);
+    place.remove(metadata_name, examined);
     place.sync();
 }
 

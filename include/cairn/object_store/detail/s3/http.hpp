@@ -65,6 +65,7 @@ public:
         std::chrono::milliseconds timeout{0};     ///< Of all of it. 0: none.
         std::chrono::seconds stall_timeout{0};    ///< 0: that of the options.
         bool past_proxies = false;
+        bool once = false;  ///< Never sent again over another connection.
     };
 
     /// Sends a request that is signed already, and receives its answer. Redirections are answers.

@@ -110,7 +110,10 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     ++requests_;
     // A large object is put together while nothing is heard of it.
     auto const stall = s_.options.stall_timeout * (c.may_fail_late ? 10 : 1);
-    auto x = http_.send(r, {.most_body = c.most_body, .stop = c.stop, .stall_timeout = stall});
+    auto x = http_.send(r, {.most_body = c.most_body,
+                            .stop = c.stop,
+                            .stall_timeout = stall,
+                            .once = c.once_in_doubt});
     answer a;
     a.got = std::move(x.got);
     a.failure = std::move(x.failure);
@@ -246,6 +249,7 @@ CAIRN_DECL answer client::send(const call& c) {
             continue;
         }
         if (!is_transient(a)) return a;
+        if (c.once_in_doubt && a.in_doubt) return a;
         auto const asked = number_in(a.got.header("retry-after")).value_or(0);
         auto const again = patience.next(std::chrono::seconds(asked < 1000 ? asked : 0));
         if (!again) return a;

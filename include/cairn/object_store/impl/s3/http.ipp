@@ -118,6 +118,10 @@ struct http::exchange {
     static int sending(void* self, char*, char*, int, int) noexcept {
         auto& x = *static_cast<exchange*>(self);
         x.resolving.reset();
+        if (x.t.once && x.times_sent != 0) {
+            x.refused = true;
+            return CURL_PREREQFUNC_ABORT;
+        }
         ++x.times_sent;
         return CURL_PREREQFUNC_OK;
     }
@@ -153,6 +157,7 @@ struct http::exchange {
     std::size_t given = 0;  ///< Bytes of the body that were passed on.
     int times_sent = 0;
     bool whole = false;
+    bool refused = false;  ///< To send it once more.
     std::optional<blocked_signals> resolving{};
 };
 
@@ -272,8 +277,11 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     } else {
         result.failure = ::curl_easy_strerror(e);
         result.not_sent = x.times_sent == 0;
-        result.stopped = e == CURLE_ABORTED_BY_CALLBACK;
-        result.hopeless = is_hopeless(e);
+        // By `sending`: the connection had been closed, and a second try is up to the caller.
+        bool const not_resent = e == CURLE_ABORTED_BY_CALLBACK && x.refused;
+        if (not_resent) result.failure = "the connection was closed";
+        result.stopped = e == CURLE_ABORTED_BY_CALLBACK && !not_resent;
+        result.hopeless = is_hopeless(e) && !not_resent;
         if (result.too_long) result.failure = "an answer that is longer than it should be";
     }
     // After a failure, what is left of the answer is on no connection that is kept.

@@ -7,6 +7,7 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/listing.hpp>
+#include <cairn/object_store/detail/s3/removal.hpp>
 #include <cairn/object_store/detail/s3/shared.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/upload.hpp>
@@ -44,7 +45,7 @@ struct s3_store::impl {
         auto& requests = at.s_->here().requests;
         auto const c = about(at, "HEAD", key, "s3:GetObject");
         auto a = requests.send(c);
-        if (a.is(404) && a.code != "NoSuchBucket") return {};
+        if (detail::s3::is_missing(a)) return {};
         if (!a.ok()) throw requests.failure(c, a);
         if (a.got.header("etag").empty())
             throw error(errc::corrupt, {.file = c.what,
@@ -82,7 +83,7 @@ struct s3_store::impl {
     static void remove(const s3_store& at, const detail::s3::call& c) {
         auto& requests = at.s_->here().requests;
         auto const a = requests.send(c);
-        if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
+        if (!a.ok() && !detail::s3::is_missing(a)) throw requests.failure(c, a);
     }
     static void remove_object(const s3_store& at, const std::string& key) {
         remove(at, about(at, "DELETE", key, "s3:DeleteObject"));
@@ -92,6 +93,7 @@ struct s3_store::impl {
         c.query = {{"uploadId", id}};
         remove(at, c);
     }
+    static void end_uploads(const s3_store& at, const std::string& key);
     static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
     }
@@ -236,9 +238,9 @@ CAIRN_DECL void s3_store::remove_place(const std::string& id) {
         if (!is_trial(o.key) || now - o.modified > long_ago) impl::remove_object(*this, o.key);
 }
 
-CAIRN_DECL void s3_store::remove(std::string_view name) {
-    auto const key = impl::key(*this, name);
-    auto& here = s_->here();
+/// Ends what is under way to a key.
+CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::string& key) {
+    auto& here = at.s_->here();
     std::set<std::string> uploads;
     {
         std::lock_guard const lock(here.m);
@@ -246,14 +248,24 @@ CAIRN_DECL void s3_store::remove(std::string_view name) {
         if (auto const it = here.uploads.find(key); it != here.uploads.end()) uploads = it->second;
     }
     for (auto const& id : uploads) {
-        impl::end_upload(*this, key, id);
+        end_upload(at, key, id);
         std::lock_guard const lock(here.m);
         if (auto const it = here.uploads.find(key); it != here.uploads.end()) {
             it->second.erase(id);
             if (it->second.empty()) here.uploads.erase(it);
         }
     }
+}
+
+CAIRN_DECL void s3_store::remove(std::string_view name) {
+    auto const key = impl::key(*this, name);
+    impl::end_uploads(*this, key);
     impl::remove_object(*this, key);
+}
+CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& version) {
+    auto const key = impl::key(*this, name);
+    impl::end_uploads(*this, key);
+    detail::s3::remove_version(s_->here().requests, key, version);
 }
 
 CAIRN_DECL std::string s3_store::describe(std::string_view name) const {
