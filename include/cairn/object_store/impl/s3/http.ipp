@@ -6,6 +6,7 @@
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/forks.hpp>
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/curl_library.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
@@ -128,7 +129,7 @@ struct http::exchange {
     static int progress(void* self, ::curl_off_t, ::curl_off_t, ::curl_off_t,
                         ::curl_off_t) noexcept {
         auto const& x = *static_cast<exchange*>(self);
-        return x.t.stop != nullptr && *x.t.stop ? 1 : 0;
+        return (x.t.stop != nullptr && *x.t.stop) || heeded_stop::is_requested() ? 1 : 0;
     }
 
     /// libcurl looks names up on a thread that inherits which signals are blocked.
@@ -212,7 +213,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
-    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(t.least_rate));
     auto const stall = t.stall_timeout.count() != 0 ? t.stall_timeout : options_.stall_timeout;
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall.count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(t.timeout.count()));
@@ -236,7 +237,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_HEADERDATA, static_cast<void*>(&x));
     set(CURLOPT_WRITEFUNCTION, &exchange::receive);
     set(CURLOPT_WRITEDATA, static_cast<void*>(&x));
-    set(CURLOPT_NOPROGRESS, t.stop != nullptr ? 0L : 1L);
+    set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, &exchange::progress);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(&x));
 
