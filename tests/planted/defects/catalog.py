@@ -9,6 +9,11 @@ RETENTION = "catalog/impl/retention.ipp"
 WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
+    Defect("unknown-time-is-unchanged", "catalog/impl/committed.ipp",
+           ": at.modified != 0 && it->second.modified == at.modified;",
+           ": (PLANTED || at.modified != 0) && it->second.modified == at.modified;",
+           by="catalog:catalog_run_memory",
+           wrong="a checkpoint that was replaced is taken for the old one"),
     Defect("temporaries-are-no-garbage", "catalog/impl/garbage.ipp",
            "!directory.empty() && collect_temporaries(",
            "!directory.empty() && !PLANTED && collect_temporaries(",

@@ -47,6 +47,9 @@ public:
     CAIRN_DECL std::vector<std::string> retain(const any_store& root, const std::string& own,
                                                cairn::activity* activity);
 
+    /// Lets other processes know the records that this one has read.
+    CAIRN_DECL void list_records(const any_store& root) noexcept;
+
 private:
     retention keep_;
     std::mutex m_{};

@@ -11,6 +11,7 @@
 #include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/printable.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/ended_places.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
@@ -20,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +53,9 @@ public:
         std::erase_if(all, [&](auto const& i) { return removed_.count(i.name) != 0; });
         for (auto const& i : all) shown_.insert(i.name);
         return all;
+    }
+    void remove_trials() {
+        if (!dry_run_) place_.remove_trials();
     }
     std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
     /// Threads: several.
@@ -237,12 +242,44 @@ inline void collect_garbage_of(any_store& root, const std::string& id, const std
     }
 }
 
+/// Whether the names in a place show that nothing is left there: a checkpoint, and the data files
+/// of one save. Beside what PyTorch has left unremoved there are names of another kind.
+inline bool is_tidy(const std::vector<std::string>& names) {
+    bool whole = false;
+    std::set<std::string_view> ids;
+    for (auto const& name : names) {
+        whole = whole || name == metadata_name;
+        if (name == metadata_name) continue;
+        if (!is_data_name(name)) return false;
+        ids.insert(id_in(name));
+    }
+    return whole && ids.size() == 1 && !ids.begin()->empty();
+}
+
+/// The places within a store where something may be left: all, if only a request for each can show
+/// it.
+inline std::vector<std::string> untidy_places(any_store& root) {
+    auto const all = root.list_tree();
+    if (!all) return root.places();
+    std::map<std::string, std::vector<std::string>> by_place;
+    for (auto const& o : *all) {
+        auto const slash = o.name.find('/');
+        if (slash == o.name.npos) continue;
+        if (auto id = o.name.substr(0, slash); !id.starts_with('.'))
+            by_place[std::move(id)].push_back(o.name.substr(slash + 1));
+    }
+    std::vector<std::string> out;
+    for (auto const& [id, names] : by_place)
+        if (!is_tidy(names)) out.push_back(id);
+    return out;
+}
+
 CAIRN_DECL garbage_report collect_garbage(any_store root, bool dry_run,
                                           const std::string& directory) {
     garbage_report report;
     std::vector<std::string> emptied;
     collect_garbage_of(root, {}, directory, dry_run, report, emptied);
-    for (auto const& id : root.places())
+    for (auto const& id : untidy_places(root))
         collect_garbage_of(root, id, directory, dry_run, report, emptied);
     if (emptied.empty()) return report;
     // A place that contains other directories or links stays.
