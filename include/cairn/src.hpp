@@ -104,6 +104,7 @@
 #include <cairn/catalog/impl/garbage.ipp>
 #include <cairn/catalog/impl/latest.ipp>
 #include <cairn/catalog/impl/listing.ipp>
+#include <cairn/catalog/impl/record_list.ipp>
 #include <cairn/catalog/impl/recording_writer.ipp>
 #include <cairn/catalog/impl/removal.ipp>
 #include <cairn/catalog/impl/retention.ipp>

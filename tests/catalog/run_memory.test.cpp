@@ -158,4 +158,20 @@ BOOST_AUTO_TEST_CASE(a_place_that_others_have_changed_is_read_again) {
     BOOST_TEST(known.size() == 1u);
 }
 
+/// A store that does not tell when a place has changed.
+BOOST_AUTO_TEST_CASE(a_place_that_may_have_changed_is_read_again) {
+    cairn::memory_store store;
+    save_steps(store, {1, 2});
+    cairn::detail::known_records known;
+    auto const number_of = [&](const std::string& id) {
+        for (auto const& c :
+             cairn::detail::find_places(cairn::any_store(store), nullptr, &known).committed)
+            if (c.id == id) return c.record->sequence;
+        return std::uint64_t{0};
+    };
+    BOOST_TEST(number_of("step_1") == 1u);
+    save_steps(store, {1});
+    BOOST_TEST(number_of("step_1") == 3u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -254,6 +255,33 @@ BOOST_AUTO_TEST_CASE(a_save_whose_upload_fails_leaves_nothing) {
     BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
     save(s, "step_1", 3);
     BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
+}
+
+/// A server is tried before anything is written. A trial between the last look at the intent and
+/// the commit would take long enough for another to take the place over.
+BOOST_AUTO_TEST_CASE(nothing_is_between_the_look_at_the_intent_and_the_commit) {
+    place p;
+    if (!p.mine) return;
+    save(p.store(), "step_1", 1);
+    std::vector<s3_server::log_entry> of_names;
+    for (auto& e : p.mine->log())
+        if (e.what.key.find("/step_1/") != std::string::npos) of_names.push_back(e);
+    auto const commit = std::ranges::find_if(of_names, [](auto const& e) {
+        return e.is == s3_server::kind::put_object && e.what.key.ends_with("/.metadata");
+    });
+    BOOST_REQUIRE(commit != of_names.end() && commit != of_names.begin());
+    auto const& before = *std::prev(commit);
+    BOOST_TEST((before.is == s3_server::kind::head_object));
+    BOOST_TEST(before.what.key.find("/.saving.") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_server_without_conditions_gets_no_data) {
+    place p;
+    if (!p.mine) return;
+    p.mine->change([](auto& o) { o.put_if_match = s3_server::condition::ignored; });
+    BOOST_CHECK_EXCEPTION(save(p.store(), "step_1", 1), cairn::error, is(errc::unsupported));
+    for (auto const& e : p.mine->log()) BOOST_TEST(!e.what.key.ends_with(".distcp"));
+    BOOST_TEST(p.mine->keys(s3_tests::bucket).empty());
 }
 
 /// The answer to the commit is lost: it is looked up, and the checkpoint is there.

@@ -41,18 +41,23 @@ class any_store {
         virtual std::unique_ptr<writer_interface> create(std::string_view, std::uint64_t size,
                                                          bool durable) = 0;
         virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
+        virtual void prepare_publish(std::string_view) = 0;
         virtual std::unique_ptr<reader_interface> open(std::string_view) = 0;
         virtual object_tag tag(std::string_view) = 0;
         virtual std::vector<object_info> list() = 0;
         virtual void remove(std::string_view) = 0;
+        virtual void remove(std::string_view, const object_tag& version) = 0;
         virtual void sync() = 0;
         virtual std::string describe(std::string_view) = 0;
         virtual std::shared_ptr<store_interface> at(const std::string& id) const = 0;
         virtual bool browsable() const = 0;
         virtual std::vector<std::string> places() = 0;
         virtual std::vector<place_info> all_places() = 0;
+        virtual std::vector<place_info> places_with(std::string_view) = 0;
+        virtual std::optional<std::vector<object_info>> list_tree() = 0;
         virtual std::string place_id(const std::string& id) const = 0;
         virtual void remove_place(const std::string& id) = 0;
+        virtual void remove_trials() = 0;
         virtual std::shared_ptr<store_interface> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
@@ -103,12 +108,16 @@ class any_store {
         void publish(std::string_view name, byte_span b, std::optional<object_tag> match) override {
             s_.publish(name, b, std::move(match));
         }
+        void prepare_publish(std::string_view name) override { detail::prepare_publish(s_, name); }
         std::unique_ptr<reader_interface> open(std::string_view name) override {
             return std::make_unique<reader_of<decltype(s_.open(name))>>(s_.open(name));
         }
         object_tag tag(std::string_view name) override { return s_.tag(name); }
         std::vector<object_info> list() override { return s_.list(); }
         void remove(std::string_view name) override { s_.remove(name); }
+        void remove(std::string_view name, const object_tag& version) override {
+            detail::remove_version(s_, name, version);
+        }
         void sync() override { s_.sync(); }
         std::string describe(std::string_view name) override { return s_.describe(name); }
         std::shared_ptr<store_interface> at([[maybe_unused]] const std::string& id) const override {
@@ -136,6 +145,20 @@ class any_store {
             for (auto& id : places()) out.push_back({std::move(id)});
             return out;
         }
+        std::vector<place_info> places_with([[maybe_unused]] std::string_view name) override {
+            if constexpr (requires {
+                              { s_.places_with(name) } -> std::same_as<std::vector<place_info>>;
+                          })
+                return s_.places_with(name);
+            return all_places();
+        }
+        std::optional<std::vector<object_info>> list_tree() override {
+            if constexpr (requires {
+                              { s_.list_tree() } -> std::same_as<std::vector<object_info>>;
+                          })
+                return s_.list_tree();
+            return {};
+        }
         std::string place_id(const std::string& id) const override {
             if constexpr (requires {
                               { s_.place_id(id) } -> std::same_as<std::string>;
@@ -146,6 +169,7 @@ class any_store {
         void remove_place([[maybe_unused]] const std::string& id) override {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
+        void remove_trials() override { detail::remove_trials(s_); }
         std::shared_ptr<store_interface> without_sync() const override {
             if constexpr (UnsyncedStore<Store>)
                 return std::make_shared<store_of>(s_.without_sync());
@@ -274,6 +298,7 @@ public:
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
         s_->publish(name, b, std::move(match));
     }
+    void prepare_publish(std::string_view name) { s_->prepare_publish(name); }
     reader open(std::string_view name) { return reader(s_->open(name)); }
     object_tag tag(std::string_view name) { return s_->tag(name); }
     std::vector<object_info> list() { return s_->list(); }
@@ -283,9 +308,14 @@ public:
     std::vector<std::string> places() { return s_->places(); }
     /// Returns the places, and links to places if the store lists them.
     std::vector<place_info> all_places() { return s_->all_places(); }
+    /// Returns the same, with the tags of one of their objects if the store lists them.
+    std::vector<place_info> places_with(std::string_view name) { return s_->places_with(name); }
+    /// Returns all objects in it and in places within it; nothing if that takes many requests.
+    std::optional<std::vector<object_info>> list_tree() { return s_->list_tree(); }
     /// Returns the id in `places` of the place that an id names, however it is written.
     std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
+    void remove_trials() { s_->remove_trials(); }
     /// Whether the store is a SharedWriteStore; if not, the next function throws errc::unsupported.
     bool shares_writes() const { return s_->shares_writes(); }
     writer reopen(std::string_view name) { return writer(s_->reopen(name)); }
@@ -297,6 +327,8 @@ public:
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
     void remove_tree(std::string_view name) { s_->remove_tree(name); }
     void remove(std::string_view name) { s_->remove(name); }
+    /// In doubt removes only this version, if the store can tell.
+    void remove(std::string_view name, const object_tag& version) { s_->remove(name, version); }
     void sync() { s_->sync(); }
     std::string describe(std::string_view name) { return s_->describe(name); }
 

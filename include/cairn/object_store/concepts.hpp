@@ -78,6 +78,13 @@ struct object_info {
 /// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
 ///   fails with @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a
 ///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
+/// - *Conditions* that only some servers heed may be tried by an optional member,
+///   `s.prepare_publish(name)`: when a save begins, so that nothing is between its last look at
+///   whether its place is still its own and the `publish` of `.metadata`. What a trial may leave is
+///   not listed; `s.remove_trials()`, which goes with it, removes it when it is old.
+/// - *remove* may be repeated by a store that does not learn how it has ended. So it is for names
+///   that nobody makes again. For others there is an optional member, `s.remove(name, tag)`, which
+///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -244,6 +251,28 @@ std::chrono::milliseconds lag_of([[maybe_unused]] const Store& s) {
         return {};
 }
 
+/// Lets a store do now what `publish` with a tag would do first.
+template <ObjectStore Store>
+void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view name) {
+    if constexpr (requires { s.prepare_publish(name); }) s.prepare_publish(name);
+}
+
+/// Removes what trials have left, in a store that tries its server.
+template <ObjectStore Store>
+void remove_trials([[maybe_unused]] Store& s) {
+    if constexpr (requires { s.remove_trials(); }) s.remove_trials();
+}
+
+/// Removes an object under a name that others may use again, of which this version was seen just
+/// now.
+template <ObjectStore Store>
+void remove_version(Store& s, std::string_view name, [[maybe_unused]] const object_tag& version) {
+    if constexpr (requires { s.remove(name, version); })
+        s.remove(name, version);
+    else
+        s.remove(name);
+}
+
 /// Reads a prefix of these bytes past the caches of the host, if the handle can do that.
 template <class Handle>
 std::size_t read_uncached_of([[maybe_unused]] Handle& h, [[maybe_unused]] std::uint64_t at,
@@ -282,6 +311,8 @@ struct place_info {
     std::string id{};           ///< For `at`.
     std::int64_t modified = 0;  ///< When its objects were last made or removed; 0: not known.
     bool linked = false;        ///< It is a link to a place elsewhere, where nothing is removed.
+    /// Of one of its objects, by `places_with`; empty text: there is none. Not set: not known.
+    std::optional<object_tag> tag{};
 };
 
 /// A RelocatableStore that can list the places directly within its own:
@@ -293,10 +324,14 @@ struct place_info {
 ///
 /// `remove_place` does nothing if there is no such place, or if it has objects.
 ///
-/// Two members are optional. `s.all_places()`, a `std::vector<place_info>`, returns these and links
+/// More is optional. `s.all_places()`, a `std::vector<place_info>`, returns these and links
 /// to places elsewhere, but none to one that is listed anyway; a `checkpointer` then notices
 /// changes that others make in a place. `s.place_id(id)`, a `std::string`, returns the id under
 /// which a place is listed, given any of its names; without this member, `./a` and `a/` are `a`.
+/// Where each request costs much, two more spare one for each place: `s.places_with(name)`, a
+/// `std::vector<place_info>` whose tags are those of the object `name` in each place, and equal
+/// ones of its calls mean equal bytes; and `s.list_tree()`, a `std::vector<object_info>` with all
+/// objects of the store and of the places within it, with names such as `step_1/.metadata`.
 /// **Models**: `file_store`, `memory_store`, `s3_store`, `prefixed_store` over most stores.
 /// **Archetype**: `archetype::browsable_store`.
 template <class S>

@@ -100,6 +100,7 @@ public:
     void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
         base_->publish(full(name), b, std::move(match));
     }
+    void prepare_publish(std::string_view name) { detail::prepare_publish(*base_, full(name)); }
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
@@ -142,6 +143,24 @@ public:
         auto there = within();
         return there.all_places();
     }
+    std::vector<place_info> places_with(std::string_view name)
+        requires BrowsableStore<Store> && requires(Store& s) {
+            { s.places_with(name) } -> std::same_as<std::vector<place_info>>;
+        }
+    {
+        if (prefix_.empty()) return base_->places_with(name);
+        auto there = within();
+        return there.places_with(name);
+    }
+    std::vector<object_info> list_tree()
+        requires BrowsableStore<Store> && requires(Store& s) {
+            { s.list_tree() } -> std::same_as<std::vector<object_info>>;
+        }
+    {
+        if (prefix_.empty()) return base_->list_tree();
+        auto there = within();
+        return there.list_tree();
+    }
     std::string place_id(const std::string& id) const
         requires BrowsableStore<Store> && requires(const Store& s, const std::string& i) {
             { s.place_id(i) } -> std::same_as<std::string>;
@@ -157,6 +176,9 @@ public:
         if constexpr (BrowsableStore<Store>) base_->remove_place(full(id));
     }
     void remove(std::string_view name) { base_->remove(full(name)); }
+    void remove(std::string_view name, const object_tag& version) {
+        detail::remove_version(*base_, full(name), version);
+    }
     void sync() { base_->sync(); }
     std::string describe(std::string_view name) { return base_->describe(full(name)); }
 

@@ -98,6 +98,11 @@ public:
     /// or may still be; errc::unsupported if the server does not heed conditions
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
 
+    /// Tries whether the server heeds conditions, unless that is known: `publish` with a tag relies
+    /// on it, and then does nothing but publish.
+    /// @throws error errc::unsupported if it does not
+    void prepare_publish(std::string_view name);
+
     reader open(std::string_view name);
 
     /// The object's ETag.
@@ -107,11 +112,19 @@ public:
 
     /// Except hidden ones.
     std::vector<std::string> places();
+    /// One request for each 500 places whose data files have names that begin with `_`.
+    std::vector<place_info> places_with(std::string_view name);
+    /// One request for each 1000 objects.
+    std::vector<object_info> list_tree();
     /// An absolute id of a place within this one becomes relative.
     std::string place_id(const std::string& id) const;
     void remove_place(const std::string& id);
+    /// Removes what trials of processes that have ended have left in it.
+    void remove_trials();
     /// Also ends the uploads of this name that this store has begun, or has listed.
     void remove(std::string_view name);
+    /// If the answer is lost, looks whether this version is there before it removes what is there.
+    void remove(std::string_view name, const object_tag& version);
     void sync() {}
     /// `s3://bucket/prefix/name`
     std::string describe(std::string_view name) const;

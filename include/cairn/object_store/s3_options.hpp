@@ -43,6 +43,9 @@ struct s3_options {
     std::chrono::milliseconds connect_timeout{10'000};
     /// A connection on which nothing moves for so long is given up.
     std::chrono::seconds stall_timeout{30};
+    /// Bytes per second of one request: as long as less moves, nothing does; and a request takes at
+    /// most `stall_timeout` and what its bytes take at this rate. From 1.
+    std::uint64_t least_rate = std::uint64_t{16} << 10;
     /// How long one request is tried again after failures that may pass: time-outs, connections
     /// that break, servers that are too busy (500, 502, 503, 504, 429).
     std::chrono::milliseconds retry_for{60'000};

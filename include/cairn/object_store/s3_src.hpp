@@ -24,6 +24,7 @@
 #include <cairn/object_store/impl/s3/instance_credentials.ipp>
 #include <cairn/object_store/impl/s3/listing.ipp>
 #include <cairn/object_store/impl/s3/profile.ipp>
+#include <cairn/object_store/impl/s3/removal.ipp>
 #include <cairn/object_store/impl/s3/service_answer.ipp>
 #include <cairn/object_store/impl/s3/settings.ipp>
 #include <cairn/object_store/impl/s3/sigv4.ipp>

@@ -9,6 +9,11 @@ RETENTION = "catalog/impl/retention.ipp"
 WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
+    Defect("unknown-time-is-unchanged", "catalog/impl/committed.ipp",
+           ": at.modified != 0 && it->second.modified == at.modified;",
+           ": (PLANTED || at.modified != 0) && it->second.modified == at.modified;",
+           by="catalog:catalog_run_memory",
+           wrong="a checkpoint that was replaced is taken for the old one"),
     Defect("temporaries-are-no-garbage", "catalog/impl/garbage.ipp",
            "!directory.empty() && collect_temporaries(",
            "!directory.empty() && !PLANTED && collect_temporaries(",
@@ -32,7 +37,8 @@ DEFECTS = [
            by="catalog:catalog_garbage",
            wrong="what a crash leaves of a removal is never removed"),
     Defect("metadata-removed-last", REMOVAL,
-           "place.remove(metadata_name);", "if (!PLANTED) place.remove(metadata_name);",
+           "place.remove(metadata_name, tag);",
+           "if (!PLANTED) place.remove(metadata_name, tag);",
            more=(("root.remove_place(id);\n    });",
                   "if (PLANTED) place.remove(metadata_name); root.remove_place(id);\n    });"),),
            by="catalog", wrong="what was being removed at a crash stands without its files"),

@@ -101,6 +101,7 @@ private:
             auto const all = is(way::no_range) ? without_range(r) : r;
             a = shared_.perform(all, f ? f->age : 0);
         }
+        if (f && f->then) shared_.with_world(f->then);
         if (f) {
             if (is(way::reset)) return end::reset;
             if (is(way::close)) return end::in_order;
@@ -211,6 +212,7 @@ private:
         bool const cut =
             f && (f->what == fault::way::reset_in_body || f->what == fault::way::short_body);
         if (cut) body = body.substr(0, body.size() / 2);
+        if (f && f->what == fault::way::drip) return drip(head, body, f->stalls);
         auto first = body.substr(0, std::min(body.size(), slice()));
         if (first.size() == body.size()) over();
         boost::system::error_code e;
@@ -225,6 +227,12 @@ private:
             boost::asio::write(socket_, boost::asio::buffer(first.data(), first.size()), e);
         }
         return false;
+    }
+    bool drip(const std::string& head, std::string_view body, std::chrono::nanoseconds pause) {
+        if (!write(head)) return false;
+        for (; !body.empty(); body.remove_prefix(1))
+            if (shared_.wait(pause) || !write(body.substr(0, 1))) return false;
+        return true;
     }
     bool write(std::string_view text) {
         boost::system::error_code e;

@@ -6,12 +6,15 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace s3_server {
+
+struct world;
 
 /// Whether a request that fails has its effect all the same.
 enum class effect { none, done };
@@ -25,6 +28,7 @@ struct fault {
         early_reset,    ///< The same before the body was read.
         close,          ///< The connection ends in order, without an answer.
         stall,          ///< Nothing happens for a time; then all is well.
+        drip,           ///< The body of the answer comes byte by byte, each after a pause.
         reset_in_body,  ///< The connection is reset in the middle of the answer's body.
         short_body,     ///< It ends in order before all of `Content-Length` was sent.
         wrong_byte,     ///< A byte of the answer's body differs.
@@ -40,16 +44,17 @@ struct fault {
     fields headers{};  ///< Of the answer, besides the usual ones.
     std::chrono::milliseconds stalls{0};
     std::size_t age = 0;
-    std::set<kind> only{};  ///< The requests that it can happen to; empty: all.
+    std::function<void(world&)> then{};  ///< What others do right after its effect; may be empty.
+    std::set<kind> only{};               ///< The requests that it can happen to; empty: all.
 
     bool applies_to(kind k) const { return only.empty() || only.count(k) != 0; }
     bool has_effect() const { return has == effect::done; }
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",        "early answer",  "reset",      "early reset", "close",
-            "stall",         "reset in body", "short body", "wrong byte",  "old listing",
-            "error in body", "wrong ETag",    "no range"};
+            "answer",      "early answer",  "reset",         "early reset", "close",
+            "stall",       "drip",          "reset in body", "short body",  "wrong byte",
+            "old listing", "error in body", "wrong ETag",    "no range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -121,6 +126,10 @@ inline fault close(effect has) {
 /// @param has  Whether the effect comes before the time in which nothing happens.
 inline fault stall(std::chrono::milliseconds t, effect has = effect::none) {
     return {.what = fault::way::stall, .has = has, .stalls = t};
+}
+/// @param t  Before each byte.
+inline fault drip(std::chrono::milliseconds t) {
+    return {.what = fault::way::drip, .has = effect::done, .stalls = t, .only = answered_with_body};
 }
 inline fault reset_in_body() {
     return {.what = fault::way::reset_in_body, .has = effect::done, .only = answered_with_body};

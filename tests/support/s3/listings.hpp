@@ -27,6 +27,9 @@ struct listing_request {
         : prefix(r.parameter("prefix")), delimiter(r.parameter("delimiter")), most(w.how.most_keys),
           encoded(r.parameter("encoding-type") == "url"), space_as_plus_(w.how.space_as_plus) {
         valid = encoded || !r.has("encoding-type");
+        if (w.how.delimiter == delimiters::slash_only && !delimiter.empty() && delimiter != "/")
+            valid = false;
+        if (w.how.delimiter == delimiters::first_character) delimiter = delimiter.substr(0, 1);
         if (!r.has(limit)) return;
         auto const text = r.parameter(limit);
         std::size_t n = 0;

@@ -22,6 +22,9 @@ enum class condition {
 /// What somebody may do. A request that needs another right is answered 403.
 enum class right { put, get, list, remove, abort, list_uploads };
 
+/// What listings make of a delimiter of several characters.
+enum class delimiters { any, slash_only, first_character };
+
 struct credentials {
     std::string access_key = "AKIDEXAMPLE";
     std::string secret_key = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY=";
@@ -42,7 +45,8 @@ struct options {
     bool completes_twice = false;      ///< A completed upload can be completed again.
     bool checks_crc32 = true;          ///< Also other `x-amz-checksum-` headers.
     bool checks_md5 = true;
-    bool space_as_plus = true;     ///< In listings that are percent-encoded; otherwise %20.
+    bool space_as_plus = true;  ///< In listings that are percent-encoded; otherwise %20.
+    delimiters delimiter = delimiters::any;
     std::size_t most_keys = 1000;  ///< In one page of a listing.
 
     std::set<right> denied{};

@@ -129,6 +129,15 @@ public:
             return r;
         });
     }
+    /// Everything that is there becomes so much older.
+    void age(std::chrono::seconds by) {
+        shared_.with_world([&](world& w) {
+            for (auto& [name, b] : w.buckets) {
+                for (auto& [key, o] : b.objects) o.modified -= by.count();
+                for (auto& [key, u] : b.uploads) u.initiated -= by.count();
+            }
+        });
+    }
     /// The keys of unfinished uploads.
     std::vector<std::string> uploads(const std::string& in) {
         return shared_.with_world([&](world& w) {

@@ -40,14 +40,18 @@ struct found_places {
     std::vector<committed_checkpoint> denied{};  ///< Access is refused: their content is unknown.
 };
 
-/// A record that a run has read; it is read again if the place has changed since.
+/// A record that a run has read; it is read again if the place, or its `.metadata`, has changed
+/// since, or if that is not known.
 struct known_record {
     std::int64_t modified = 0;
+    object_tag tag{};     ///< Of its `.metadata`, if the store lists tags.
+    bool listed = false;  ///< Others find it in the list of records.
     std::optional<commit_record> record{};
 };
 using known_records = std::map<checkpoint_id, known_record>;
 
-/// Reads a few bytes of each checkpoint.
+/// Reads a few bytes of each checkpoint whose record is not known, by this run or by the list of
+/// records.
 /// @param activity  Advanced for each; may be null.
 /// @param known     Records that need not be read; those that are read are added. May be null.
 /// @throws error errc::unsupported for a store that cannot list its places; what the store throws

@@ -36,6 +36,7 @@ void collect_leftovers(Store& place, std::vector<std::string>& warnings,
     rest.remove_strays();
     // Removes notices of ended processes.
     rest.attempt([&] { (void)is_being_read(place, {}, clock ? clock->name() : ""); });
+    rest.attempt([&] { remove_trials(place); });
     (void)rest.sync();
     for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
 }

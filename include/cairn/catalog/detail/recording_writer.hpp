@@ -58,6 +58,9 @@ public:
     CAIRN_DECL std::vector<std::string> retain(const any_store& root, const std::string& own,
                                                cairn::activity* activity);
 
+    /// Lets other processes know the records that this one has read.
+    CAIRN_DECL void list_records(const any_store& root) noexcept;
+
 private:
     void note_numbers(const any_store& root, bool first, known_records* known,
                       std::vector<std::string>& warnings, cairn::activity* activity);

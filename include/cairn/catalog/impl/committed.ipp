@@ -4,6 +4,7 @@
 
 #include <cairn/catalog/detail/committed.hpp>
 
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/catalog/whole.hpp>
 #include <cairn/detail/wire.hpp>
@@ -81,20 +82,42 @@ CAIRN_DECL bool is_before_by_number(const std::string& a, const std::string& b) 
 CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity,
                                     known_records* known) {
     found_places out;
-    known_records now;
-    for (auto& at : root.all_places()) {
+    known_records now, none;
+    auto all = root.places_with(metadata_name);
+    auto& before = known != nullptr ? *known : none;
+    auto const is_known = [&](const place_info& at) {
+        auto const it = before.find(at.id);
+        if (it == before.end()) return false;
+        return at.tag ? it->second.tag == *at.tag
+                      : at.modified != 0 && it->second.modified == at.modified;
+    };
+    // A record takes some requests, as the list of all does.
+    auto const unknown = std::count_if(all.begin(), all.end(), [&](const place_info& at) {
+        return at.tag && !at.tag->text.empty() && !is_known(at);
+    });
+    if (unknown > 1) {
+        auto listed = read_record_list(root);
+        for (auto const& at : all)
+            if (auto const it = listed.find(at.id);
+                at.tag && it != listed.end() && it->second.tag == *at.tag)
+                before.insert_or_assign(at.id, std::move(it->second));
+    }
+    for (auto& at : all) {
         if (activity != nullptr) activity->advance();
         committed_checkpoint c;
         c.id = at.id;
         c.linked = at.linked;
-        if (known != nullptr)
-            if (auto const it = known->find(at.id);
-                it != known->end() && it->second.modified == at.modified) {
-                c.record = it->second.record;
-                now.insert(known->extract(it));
-                out.committed.push_back(std::move(c));
-                continue;
-            }
+        if (at.tag && at.tag->text.empty()) {
+            out.others.push_back(std::move(at));
+            continue;
+        }
+        if (is_known(at)) {
+            auto const it = before.find(at.id);
+            c.record = it->second.record;
+            now.insert(before.extract(it));
+            out.committed.push_back(std::move(c));
+            continue;
+        }
         try {
             auto place = root.at(c.id);
             auto read =
@@ -104,7 +127,7 @@ CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity,
                 continue;
             }
             c.record = std::move(*read);
-            now[c.id] = {at.modified, c.record};
+            now[c.id] = {at.modified, at.tag.value_or(object_tag()), false, c.record};
         } catch (...) {
             auto const why = current_problem();
             c.problem = why.text;

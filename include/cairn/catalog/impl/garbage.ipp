@@ -11,6 +11,7 @@
 #include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/printable.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/ended_places.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
@@ -20,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,12 +54,28 @@ public:
         for (auto const& i : all) shown_.insert(i.name);
         return all;
     }
+    void remove_trials() {
+        if (!dry_run_) place_.remove_trials();
+    }
     std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
     /// Threads: several.
     void remove(std::string_view name) {
+        note_removal(name, [&] { place_.remove(name); });
+    }
+    void remove(std::string_view name, const object_tag& version) {
+        note_removal(name, [&] { place_.remove(name, version); });
+    }
+    void sync() {
+        if (!dry_run_) place_.sync();
+    }
+    std::string describe(std::string_view name) { return place_.describe(name); }
+
+private:
+    template <class F>
+    void note_removal(std::string_view name, F&& do_it) {
         std::unique_lock lock(*m_);
         if (own_.erase(std::string(name)) != 0) {
-            if (!dry_run_) place_.remove(name);
+            if (!dry_run_) do_it();
             return;
         }
         lock.unlock();
@@ -67,11 +85,11 @@ public:
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::not_found) &&
                 shown_.count(std::string(name)) == 0) {
-                if (!dry_run_) place_.remove(name);  // it may have left empty directories
+                if (!dry_run_) do_it();  // it may have left empty directories
                 return;
             }
         }
-        if (!dry_run_) place_.remove(name);
+        if (!dry_run_) do_it();
         lock.lock();
         removed_.emplace(name);
         ++report_->files;
@@ -80,12 +98,7 @@ public:
             (dry_run_ ? "would remove " : "removed ") + prefix_ + terminal_text(name) + " (" +
             (size ? std::to_string(*size) : "an unknown number of") + " bytes)");
     }
-    void sync() {
-        if (!dry_run_) place_.sync();
-    }
-    std::string describe(std::string_view name) { return place_.describe(name); }
 
-private:
     any_store place_;
     std::string prefix_;
     bool dry_run_;
@@ -229,12 +242,44 @@ inline void collect_garbage_of(any_store& root, const std::string& id, const std
     }
 }
 
+/// Whether the names in a place show that nothing is left there: a checkpoint, and the data files
+/// of one save. Beside what PyTorch has left unremoved there are names of another kind.
+inline bool is_tidy(const std::vector<std::string>& names) {
+    bool whole = false;
+    std::set<std::string_view> ids;
+    for (auto const& name : names) {
+        whole = whole || name == metadata_name;
+        if (name == metadata_name) continue;
+        if (!is_data_name(name)) return false;
+        ids.insert(id_in(name));
+    }
+    return whole && ids.size() == 1 && !ids.begin()->empty();
+}
+
+/// The places within a store where something may be left: all, if only a request for each can show
+/// it.
+inline std::vector<std::string> untidy_places(any_store& root) {
+    auto const all = root.list_tree();
+    if (!all) return root.places();
+    std::map<std::string, std::vector<std::string>> by_place;
+    for (auto const& o : *all) {
+        auto const slash = o.name.find('/');
+        if (slash == o.name.npos) continue;
+        if (auto id = o.name.substr(0, slash); !id.starts_with('.'))
+            by_place[std::move(id)].push_back(o.name.substr(slash + 1));
+    }
+    std::vector<std::string> out;
+    for (auto const& [id, names] : by_place)
+        if (!is_tidy(names)) out.push_back(id);
+    return out;
+}
+
 CAIRN_DECL garbage_report collect_garbage(any_store root, bool dry_run,
                                           const std::string& directory) {
     garbage_report report;
     std::vector<std::string> emptied;
     collect_garbage_of(root, {}, directory, dry_run, report, emptied);
-    for (auto const& id : root.places())
+    for (auto const& id : untidy_places(root))
         collect_garbage_of(root, id, directory, dry_run, report, emptied);
     if (emptied.empty()) return report;
     // A place that contains other directories or links stays.

@@ -4,6 +4,7 @@
 
 #include <cairn/catalog/latest.hpp>
 
+#include <cairn/detail/damage.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/file.hpp>
@@ -12,6 +13,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -96,7 +98,17 @@ CAIRN_DECL auto candidates::next_one() -> std::optional<candidate> {
             look_again(std::move(c));
             return {};
         }
-        auto m = unless_removed(place, metadata_name, [&] { return read_checked_metadata(place); });
+        auto const read = [&] {
+            return unless_removed(place, metadata_name,
+                                  [&] { return read_checked_metadata(place); });
+        };
+        std::optional<metadata> m;
+        try {
+            m = read();
+        } catch (const error& e) {
+            if (!is_damage(e.code())) throw;
+            m = read();  // a network, or memory, may have changed it
+        }
         if (!m) return {};
         return candidate{current_, std::move(*m)};
     } catch (const error& e) {

@@ -11,6 +11,9 @@
 #include <cairn/storage/detail/other_formats.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <utility>
 
 namespace cairn {
@@ -23,12 +26,30 @@ CAIRN_DECL const char* name_of(checkpoint_state s) {
 
 namespace detail {
 
+/// The bytes of each place, if the store can tell those of all.
+using bytes_by_place = std::optional<std::map<checkpoint_id, std::uint64_t>>;
+inline bytes_by_place bytes_of_places(any_store& root) {
+    auto const all = root.list_tree();
+    if (!all) return {};
+    bytes_by_place out(std::in_place);
+    for (auto const& o : *all)
+        // As `list` does, without places within a place.
+        if (auto const slash = o.name.find('/');
+            slash != o.name.npos && o.name.find('/', slash + 1) == o.name.npos)
+            (*out)[o.name.substr(0, slash)] += o.size;
+    return out;
+}
+
 inline listed_checkpoint list_committed(any_store place, const committed_checkpoint& c,
-                                        verify_level level) {
+                                        verify_level level, const bytes_by_place& known) {
     listed_checkpoint l{c.id, checkpoint_state::complete, c.problem, 0, c.record};
     bool damaged = c.damaged;
     try {
-        for (auto const& info : place.list()) l.bytes += info.size;
+        if (!known) {
+            for (auto const& info : place.list()) l.bytes += info.size;
+        } else if (auto const it = known->find(c.id); it != known->end()) {
+            l.bytes = it->second;
+        }
         if (l.problem.empty()) {
             auto const p = problem_of(place, read_checked_metadata(place), level, {});
             l.problem = p.text;
@@ -87,7 +108,9 @@ inline std::optional<listed_checkpoint> list_other(any_store place, const checkp
 CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root, verify_level level) {
     auto const found = find_places(root);
     std::vector<listed_checkpoint> out;
-    for (auto const& c : found.committed) out.push_back(list_committed(root.at(c.id), c, level));
+    auto const bytes = bytes_of_places(root);
+    for (auto const& c : found.committed)
+        out.push_back(list_committed(root.at(c.id), c, level, bytes));
     auto const committed = static_cast<std::ptrdiff_t>(out.size());
     for (auto const& at : found.others)
         if (auto l = list_other(root.at(at.id), at.id)) out.push_back(std::move(*l));

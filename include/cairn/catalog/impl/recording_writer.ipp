@@ -5,6 +5,7 @@
 #include <cairn/catalog/detail/recording_writer.hpp>
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/failures.hpp>
 
 #include <algorithm>
@@ -109,6 +110,11 @@ CAIRN_DECL completion<write_results> recording_writer::noted(const save_plan& pl
         });
 }
 
+CAIRN_DECL void run_catalog::list_records(const any_store& root) noexcept {
+    std::lock_guard const lock(m_);
+    write_record_list(root, run_.known);
+}
+
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
     std::vector<std::string> warnings;
     auto record = record_;
@@ -143,6 +149,7 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
     if (end == save_end::committed)
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
+    if (end == save_end::committed) catalog_->list_records(root_);
     // The save may have made the place, in which nothing is left now.
     if (end == save_end::abandoned && is_step_name(id_)) {
         try {

@@ -82,7 +82,7 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
         if (!own.is_mine(place)) return give_up(removal::in_use);
-        place.remove(metadata_name);
+        place.remove(metadata_name, tag);
     } catch (...) {
         // If it still exists, nothing has happened. If it does not, or if that is not known, the
         // intent is needed.

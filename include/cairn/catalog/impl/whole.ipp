@@ -46,7 +46,16 @@ inline void check_files(any_store& place, const metadata& m, const storage_setup
         auto& end = ends[file];
         end = std::max(end, fits_in(offset, length, UINT64_MAX) ? offset + length : UINT64_MAX);
     });
+    // Where each file that is opened is a request, one that is listed with its size is not.
+    std::map<std::string, std::uint64_t> listed;
+    if (ends.size() > 1 && requests_in_flight_of(place) > 1)
+        for (auto& o : place.list()) listed.emplace(std::move(o.name), o.size);
     for (auto const& [name, end] : ends) {
+        auto const there = listed.find(name);
+        auto const size = m.file_sizes.find(name);
+        if (there != listed.end() && size != m.file_sizes.end() && there->second == size->second &&
+            end <= size->second)
+            continue;
         check_size(place, name, m, open_data_file(place, name).size(), end);
         if (me.activity) me.activity->advance();
     }
@@ -143,7 +152,7 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     check();
     place.publish(quarantined_name, bytes, std::nullopt);
     check();
-    place.remove(metadata_name);
+    place.remove(metadata_name, examined);
     place.sync();
 }
 

@@ -53,6 +53,9 @@ public:
                          .expected = "no checkpoint here, because overwrite is off",
                          .remedy = "choose another checkpoint id, or allow overwriting"});
         }
+        // A server that cannot replace it in one step is refused before anything is written, and
+        // what may take long is not between the last look at the intent and the commit.
+        prepare_publish(store, metadata_name);
         intent_.save_id = save_id;
         intent_.began = save_intent::now();
         intent_.owner = record_owner::this_one();

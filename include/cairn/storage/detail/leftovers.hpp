@@ -300,7 +300,10 @@ private:
         bool const has_rest = name.find('/') != name.npos || listed_.count(name) != 0;
         if (whose_it_is == ownership::proven || (whose_it_is == ownership::absent && has_rest)) {
             try {
-                store_.remove(name);
+                if (id_in(name).empty())  // PyTorch gives such names again
+                    remove_version(store_, name, store_.tag(name));
+                else
+                    store_.remove(name);
             } catch (const error& e) {
                 if (e.code() != make_error_code(errc::unsupported)) throw;
                 one.warning = e.what();  // a link, which will never be removed

@@ -21,6 +21,7 @@
 namespace cairn::detail {
 
 struct registry_of_reads;
+struct registry_of_notices;
 
 inline constexpr std::string_view reading_prefix = ".reading.";
 inline bool is_reading_name(std::string_view name) {
@@ -69,7 +70,7 @@ public:
     /// lose it.
     running_read(const std::string& save_id, const any_store& place)
         : id_(save_id), place_(place.without_sync()),
-          name_(std::string(reading_prefix) + new_save_id()) {
+          name_(std::string(reading_prefix) + new_save_id()), notice_(std::in_place, name_) {
         place_->publish(name_, read_notice{save_intent::now(), record_owner::this_one()}.encode(),
                         std::nullopt);
     }
@@ -78,7 +79,7 @@ public:
         if (!place_) return;
         try {
             place_->remove(name_);
-        } catch (...) {  // it is stale when this process has ended
+        } catch (...) {  // it is stale: nobody is registered for it any more
         }
     }
 
@@ -86,10 +87,11 @@ private:
     registered_id<registry_of_reads> id_;
     std::optional<any_store> place_{};
     std::string name_{};
+    std::optional<registered_id<registry_of_notices>> notice_{};
 };
 
 /// Whether a checkpoint is being read: by this process, or by one that has left a notice. Removes
-/// notices of processes that have ended.
+/// notices of processes, or of reads of this one, that have ended.
 /// @param own  An object that was published just now: its time is the storage's. Empty: reads whose
 ///             end only their age could show count as running.
 template <ObjectStore Store>
@@ -106,9 +108,11 @@ bool is_being_read(Store& place, const std::string& save_id, std::string_view ow
         try {
             auto const n = read_notice::decode(*bytes);
             auto const& owner = n.owner;
-            over = !is_this_process(owner.process) &&
-                   (has_ended(owner.process) || job_attempt::of_this_process().follows(owner.job) ||
-                    is_expired(info.modified, now));
+            over = is_this_process(owner.process)
+                       ? !registered_id<registry_of_notices>::is(info.name)
+                       : has_ended(owner.process) ||
+                             job_attempt::of_this_process().follows(owner.job) ||
+                             is_expired(info.modified, now);
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::corrupt))
                 over = true;  // cut short by a crash

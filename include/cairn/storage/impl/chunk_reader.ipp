@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
@@ -170,6 +171,7 @@ struct chunk_reader::state {
         jobs.run(
             job->parts.size(),
             [this, job](std::size_t i, auto const& failed) {
+                detail::heeded_stop const heeded(me.stop);
                 auto const& part = job->parts[i];
                 read_part(*job, part, failed);
                 std::lock_guard const lock(part.reads->m);
@@ -185,7 +187,6 @@ struct chunk_reader::state {
             },
             me.in_pieces);
     }
-
     read_result result() { return {notes().lines()}; }
 
     /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_IMPL_TORCH_WRITER_IPP
 #define CAIRN_STORAGE_IMPL_TORCH_WRITER_IPP
 
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/zstd.hpp>
@@ -162,6 +163,7 @@ struct torch_writer::state {
             job->files.size(),
             [this, job, data](std::size_t i, auto const& failed) {
                 if (own_threads) detail::apply_to_this_thread(options.polite);
+                detail::heeded_stop const heeded(me.stop);
                 auto& f = job->files[i];
                 std::optional<detail::item_compressor> compressor;
                 if (options.zstd_level)

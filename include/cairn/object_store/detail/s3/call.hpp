@@ -27,6 +27,8 @@ struct call {
     std::size_t most_body = 16 << 20;  ///< A longer answer is refused.
     bool creates = false;              ///< With the headers of new objects.
     bool may_fail_late = false;        ///< An answer of status 200 may have an error in its body.
+    /// Not sent again once a try may have had its effect: whoever asks looks first.
+    bool once_in_doubt = false;
     const std::atomic<bool>* stop = nullptr;               ///< Ends it when it becomes true.
     std::optional<std::chrono::milliseconds> retry_for{};  ///< Instead of the option.
 };

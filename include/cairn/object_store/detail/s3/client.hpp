@@ -45,6 +45,7 @@ private:
 
     response ask(const request& r, std::chrono::milliseconds timeout);
     request make(const call& c, const trying& t) const;
+    http::terms terms_of(const call& c) const;
     answer try_once(const call& c, trying& t);
     answer exchange(const call& c, const trying& t);
     void explain_head(const call& c, const trying& t, answer& a);

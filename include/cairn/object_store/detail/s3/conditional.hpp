@@ -39,6 +39,10 @@ public:
     /// errc::unsupported at a server that does not heed conditions
     CAIRN_DECL void put(const std::string& key, byte_span bytes, const object_tag& match);
 
+    /// Tries the server, beside that key, unless it was tried before.
+    /// @throws error errc::unsupported
+    CAIRN_DECL tag_form prepare(const std::string& key);
+
 private:
     struct trial;
     tag_form find_out(std::string_view place);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,7 +28,7 @@ struct proxies {
 
 struct http_options {
     std::chrono::milliseconds connect_timeout{};
-    std::chrono::seconds stall_timeout{};  ///< Without a byte in either direction.
+    std::chrono::seconds stall_timeout{};  ///< Without bytes in either direction.
     std::string ca_file{};                 ///< Empty: the system's certificates.
     proxies by{};
 };
@@ -43,7 +44,7 @@ struct http_result {
     bool resent = false;
     /// Another try cannot go better, e.g. a certificate that is not trusted.
     bool hopeless = false;
-    bool stopped = false;   ///< By the caller's `stop`.
+    bool stopped = false;   ///< By the caller's `stop`, or a `heeded_stop`.
     bool too_long = false;  ///< The answer has more bytes than were expected.
 };
 
@@ -64,7 +65,10 @@ public:
         const std::atomic<bool>* stop = nullptr;  ///< Ends it when it becomes true; may be null.
         std::chrono::milliseconds timeout{0};     ///< Of all of it. 0: none.
         std::chrono::seconds stall_timeout{0};    ///< 0: that of the options.
+        /// Bytes per second: a slower exchange counts as one on which nothing moves.
+        std::uint64_t least_rate = 1;
         bool past_proxies = false;
+        bool once = false;  ///< Never sent again over another connection.
     };
 
     /// Sends a request that is signed already, and receives its answer. Redirections are answers.

@@ -16,6 +16,7 @@ namespace cairn::detail::s3 {
 struct listed_object {
     std::string key{};
     std::uint64_t size = 0;
+    std::string tag{};  ///< With its quotes.
     std::chrono::system_clock::time_point modified{};
 };
 
@@ -35,6 +36,12 @@ struct listed_place {
 /// @param prefix  Empty, or with a `/` at its end.
 /// @throws error errc::corrupt for an answer that is no listing
 CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix);
+
+/// All that is below a place, however deep. Keys that contain `delimiter` there are listed as the
+/// first part, which ends with it, in `places`; unless the server knows no such delimiter.
+/// @param delimiter  Empty: none.
+CAIRN_DECL listed_place list_below(client& c, const std::string& prefix,
+                                   const std::string& delimiter);
 
 /// All uploads of keys that begin with a prefix, however deep: servers differ in what they answer
 /// if asked for less.

@@ -42,6 +42,8 @@ struct local {
     std::uint64_t handles = 0;
     /// The uploads of each key: of this process, and those that a listing has shown.
     std::map<std::string, std::set<std::string>> uploads{};
+    /// Keys for which an upload may have been begun that no answer has named.
+    std::set<std::string> in_doubt{};
     std::vector<std::string> fresh{};  ///< Warnings.
     std::set<std::string> told{};
     upload_pool pool;  ///< Last: its threads end first.

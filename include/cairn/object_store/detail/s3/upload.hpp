@@ -8,11 +8,14 @@
 #include <cairn/object_store/detail/s3/upload_pool.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -58,9 +61,11 @@ private:
     void fill_gaps();
     void put_whole();
     void complete();
-    bool abort() noexcept;
+    bool abort(const std::string& id) noexcept;
+    void end_others(std::chrono::system_clock::time_point since) noexcept;
     bool is_there();
     void note_failure(std::exception_ptr why) noexcept;
+    void cancel() noexcept;
     void throw_failure(const std::unique_lock<std::mutex>& lock) const;
 
     client& client_;
@@ -75,6 +80,12 @@ private:
     std::size_t under_way_ = 0;
     std::exception_ptr failure_{};
     bool finished_ = false;
+    struct on_cancel {
+        upload& self;
+        void operator()() const noexcept { self.cancel(); }
+    };
+    /// The parts are sent by other threads than the one that began it.
+    std::optional<std::stop_callback<on_cancel>> cancelled_{};
 };
 
 }  // namespace cairn::detail::s3

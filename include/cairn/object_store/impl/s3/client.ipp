@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/detail/s3/client.hpp>
 
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
@@ -105,12 +106,39 @@ inline void read_error(answer& a) {
     }
 }
 
+/// How long one try of a call may take, however little moves.
+CAIRN_DECL http::terms client::terms_of(const call& c) const {
+    auto const& o = s_.options;
+    http::terms t;
+    t.most_body = c.most_body;
+    t.stop = c.stop;
+    t.once = c.once_in_doubt;
+    // A large object is put together while nothing is heard of it, or blanks now and then.
+    t.stall_timeout = o.stall_timeout * (c.may_fail_late ? 10 : 1);
+    if (!c.may_fail_late) t.least_rate = o.least_rate;
+    constexpr std::uint64_t of_an_answer = std::uint64_t{1} << 20;  // a page of a listing
+    auto const bytes = c.body.size() + c.into.size() + of_an_answer;
+    t.timeout = o.connect_timeout + t.stall_timeout + std::chrono::seconds(bytes / o.least_rate);
+    return t;
+}
+
+/// Whether somebody waits for it no longer.
+inline bool is_stopped(const call& c) {
+    return (c.stop != nullptr && *c.stop) || heeded_stop::is_requested();
+}
+
+/// Whether an answer can be S3's, as far as its form shows: a proxy that answers with a page of its
+/// own has done nothing, and says nothing about the object.
+inline bool is_of_s3(const call& c, const answer& a) {
+    if ((c.method == "PUT" || c.method == "HEAD") && !c.key.empty())
+        return !a.got.header("etag").empty();
+    return c.method != "DELETE" || a.got.body.empty();
+}
+
 CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     auto const r = make(c, t);
     ++requests_;
-    // A large object is put together while nothing is heard of it.
-    auto const stall = s_.options.stall_timeout * (c.may_fail_late ? 10 : 1);
-    auto x = http_.send(r, {.most_body = c.most_body, .stop = c.stop, .stall_timeout = stall});
+    auto x = http_.send(r, terms_of(c));
     answer a;
     a.got = std::move(x.got);
     a.failure = std::move(x.failure);
@@ -121,6 +149,10 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     received_ += a.got.received;
     if (!a.ok()) {
         read_error(a);
+    } else if (!is_of_s3(c, a)) {
+        a.got.status = 502;
+        a.message = "an answer that is not S3's: of a proxy, perhaps";
+        a.in_doubt = true;
     } else if (c.may_fail_late) {
         read_error(a);
         // A proxy's page, or nothing, is no confirmation.
@@ -240,19 +272,21 @@ CAIRN_DECL answer client::send(const call& c) {
             a.failure = e.what();
             return a;
         }
-        if (a.ok() || (c.stop != nullptr && *c.stop)) return a;
+        a.stopped = !a.ok() && is_stopped(c);
+        if (a.ok() || a.stopped) return a;
         if (put_right(t, a)) {
             ++retries_;
             continue;
         }
         if (!is_transient(a)) return a;
+        if (c.once_in_doubt && a.in_doubt) return a;
         auto const asked = number_in(a.got.header("retry-after")).value_or(0);
         auto const again = patience.next(std::chrono::seconds(asked < 1000 ? asked : 0));
         if (!again) return a;
         ++retries_;
         // In pieces: whoever destroys an upload waits for this.
         while (retries::clock::now() < *again) {
-            if (c.stop != nullptr && *c.stop) return a;
+            if ((a.stopped = is_stopped(c))) return a;
             std::this_thread::sleep_for(std::min<retries::clock::duration>(
                 *again - retries::clock::now(), std::chrono::milliseconds(20)));
         }

@@ -41,7 +41,7 @@ CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span byt
         a = c.send(get);
     }
     if (a.is(404) && a.code != "NoSuchBucket") return {};
-    if (!a.ok()) throw c.failure(get, a);
+    if (!a.ok() || a.got.header("etag").empty()) throw c.failure(get, a);
     auto const there = std::as_bytes(std::span(a.got.body));
     return {std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()),
             object_tag{std::string(a.got.header("etag"))}};
@@ -138,13 +138,15 @@ CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
     }
 }
 
+CAIRN_DECL tag_form conditional_puts::prepare(const std::string& key) {
+    std::lock_guard const lock(m_);
+    if (!form_) form_ = find_out(std::string_view(key).substr(0, key.rfind('/') + 1));
+    return *form_;
+}
+
 CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
                                       const object_tag& match) {
-    auto const form = [&] {
-        std::lock_guard const lock(m_);
-        if (!form_) form_ = find_out(std::string_view(key).substr(0, key.rfind('/') + 1));
-        return *form_;
-    }();
+    auto const form = prepare(key);
     auto c = put_call(client_, key, bytes);
     c.headers.push_back(condition(match, form));
     auto const replaced = [&](const object_tag& there) {

@@ -61,6 +61,8 @@ inline std::string words_of(const answer& a, std::chrono::milliseconds retry_for
 }
 
 CAIRN_DECL error client::failure(const call& c, const answer& a) const {
+    if (a.stopped)
+        return error(errc::cancelled, {.file = c.what, .found = words_of(a, s_.options.retry_for)});
     auto const code = a.is(401) || a.is(403) ? errc::permission_denied : errc::io;
     return error(code,
                  {.file = c.what,

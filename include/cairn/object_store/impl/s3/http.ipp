@@ -6,6 +6,7 @@
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/forks.hpp>
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/curl_library.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
@@ -118,13 +119,17 @@ struct http::exchange {
     static int sending(void* self, char*, char*, int, int) noexcept {
         auto& x = *static_cast<exchange*>(self);
         x.resolving.reset();
+        if (x.t.once && x.times_sent != 0) {
+            x.refused = true;
+            return CURL_PREREQFUNC_ABORT;
+        }
         ++x.times_sent;
         return CURL_PREREQFUNC_OK;
     }
     static int progress(void* self, ::curl_off_t, ::curl_off_t, ::curl_off_t,
                         ::curl_off_t) noexcept {
         auto const& x = *static_cast<exchange*>(self);
-        return x.t.stop != nullptr && *x.t.stop ? 1 : 0;
+        return (x.t.stop != nullptr && *x.t.stop) || heeded_stop::is_requested() ? 1 : 0;
     }
 
     /// libcurl looks names up on a thread that inherits which signals are blocked.
@@ -153,6 +158,7 @@ struct http::exchange {
     std::size_t given = 0;  ///< Bytes of the body that were passed on.
     int times_sent = 0;
     bool whole = false;
+    bool refused = false;  ///< To send it once more.
     std::optional<blocked_signals> resolving{};
 };
 
@@ -207,7 +213,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
-    set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(t.least_rate));
     auto const stall = t.stall_timeout.count() != 0 ? t.stall_timeout : options_.stall_timeout;
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall.count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(t.timeout.count()));
@@ -231,7 +237,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_HEADERDATA, static_cast<void*>(&x));
     set(CURLOPT_WRITEFUNCTION, &exchange::receive);
     set(CURLOPT_WRITEDATA, static_cast<void*>(&x));
-    set(CURLOPT_NOPROGRESS, t.stop != nullptr ? 0L : 1L);
+    set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, &exchange::progress);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(&x));
 
@@ -272,8 +278,11 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     } else {
         result.failure = ::curl_easy_strerror(e);
         result.not_sent = x.times_sent == 0;
-        result.stopped = e == CURLE_ABORTED_BY_CALLBACK;
-        result.hopeless = is_hopeless(e);
+        // By `sending`: the connection had been closed, and a second try is up to the caller.
+        bool const not_resent = e == CURLE_ABORTED_BY_CALLBACK && x.refused;
+        if (not_resent) result.failure = "the connection was closed";
+        result.stopped = e == CURLE_ABORTED_BY_CALLBACK && !not_resent;
+        result.hopeless = is_hopeless(e) && !not_resent;
         if (result.too_long) result.failure = "an answer that is longer than it should be";
     }
     // After a failure, what is left of the answer is on no connection that is kept.

@@ -9,6 +9,7 @@
 #include <cairn/object_store/detail/s3/utc_time.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +43,15 @@ inline std::string decoded_key(std::string_view text) {
     return out;
 }
 
+/// @throws error errc::unsupported if the server knows no such listing
+inline std::string page_of(client& c, const call& asked) {
+    auto a = c.send(asked);
+    if (a.is(501) || (a.is(400) && (a.code == "InvalidArgument" || a.code == "NotImplemented")))
+        throw error(errc::unsupported, c.failure(asked, a).context());
+    if (!a.ok()) throw c.failure(asked, a);
+    return std::move(a.got.body);
+}
+
 using answer_tree = boost::property_tree::ptree;
 
 inline std::string text_in(const answer_tree& t, const char* name) {
@@ -51,7 +61,7 @@ inline std::string text_in(const answer_tree& t, const char* name) {
 /// One page of a listing.
 struct listing_page {
     listing_page(client& c, const call& asked, const char* root)
-        : tree(parse_xml(c.expect(asked).got.body)) {
+        : tree(parse_xml(page_of(c, asked))) {
         auto const found = tree.get_child_optional(root);
         if (!found) throw no_listing(asked, "no <" + std::string(root) + ">");
         content = &*found;
@@ -85,11 +95,11 @@ inline call listing_call(client& c, const std::string& prefix, const char* right
     return list;
 }
 
-CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
+inline listed_place list_all(client& c, const std::string& prefix, const std::string& delimiter) {
     auto first = listing_call(c, prefix, "s3:ListBucket");
-    for (auto const& [name, value] : {std::pair("list-type", "2"), std::pair("delimiter", "/"),
-                                      std::pair("encoding-type", "url")})
-        first.query.emplace_back(name, value);
+    first.query.emplace_back("list-type", "2");
+    if (!delimiter.empty()) first.query.emplace_back("delimiter", delimiter);
+    first.query.emplace_back("encoding-type", "url");
     listed_place out;
     for (std::string next;;) {
         auto list = first;
@@ -103,6 +113,8 @@ CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
             if (!bytes || !o.key.starts_with(prefix))
                 throw no_listing(list, "an object '" + o.key + "' of " + size + " bytes");
             o.size = *bytes;
+            o.tag = trimmed(t.get<std::string>("ETag", ""));
+            if (!o.tag.starts_with('"')) o.tag = '"' + o.tag + '"';
             o.modified = parse_utc_time(text_in(t, "LastModified"));
             out.objects.push_back(std::move(o));
         });
@@ -113,6 +125,24 @@ CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
         if (token.empty() || token == next) throw no_listing(list, "a page that leads nowhere");
         next = std::move(token);
     }
+}
+
+CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
+    return list_all(c, prefix, "/");
+}
+
+CAIRN_DECL listed_place list_below(client& c, const std::string& prefix,
+                                   const std::string& delimiter) {
+    if (delimiter.empty()) return list_all(c, prefix, {});
+    // Some services know only `/`, and say so, or take the first character.
+    try {
+        auto found = list_all(c, prefix, delimiter);
+        auto const is_one = [&](auto const& p) { return p.ends_with(delimiter); };
+        if (std::all_of(found.places.begin(), found.places.end(), is_one)) return found;
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::unsupported)) throw;
+    }
+    return list_all(c, prefix, {});
 }
 
 CAIRN_DECL std::vector<listed_upload> list_uploads(client& c, const std::string& prefix) {

@@ -7,6 +7,7 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/listing.hpp>
+#include <cairn/object_store/detail/s3/removal.hpp>
 #include <cairn/object_store/detail/s3/shared.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/upload.hpp>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -44,13 +46,8 @@ struct s3_store::impl {
         auto& requests = at.s_->here().requests;
         auto const c = about(at, "HEAD", key, "s3:GetObject");
         auto a = requests.send(c);
-        if (a.is(404) && a.code != "NoSuchBucket") return {};
+        if (detail::s3::is_missing(a)) return {};
         if (!a.ok()) throw requests.failure(c, a);
-        if (a.got.header("etag").empty())
-            throw error(errc::corrupt, {.file = c.what,
-                                        .expected = "the object's ETag",
-                                        .found = "an answer without one",
-                                        .remedy = "is there a proxy that leaves it out?"});
         return std::move(a.got);
     }
     static s3_options with(s3_options o, std::string_view url) {
@@ -82,7 +79,7 @@ struct s3_store::impl {
     static void remove(const s3_store& at, const detail::s3::call& c) {
         auto& requests = at.s_->here().requests;
         auto const a = requests.send(c);
-        if (!a.ok() && (!a.is(404) || a.code == "NoSuchBucket")) throw requests.failure(c, a);
+        if (!a.ok() && !detail::s3::is_missing(a)) throw requests.failure(c, a);
     }
     static void remove_object(const s3_store& at, const std::string& key) {
         remove(at, about(at, "DELETE", key, "s3:DeleteObject"));
@@ -92,6 +89,7 @@ struct s3_store::impl {
         c.query = {{"uploadId", id}};
         remove(at, c);
     }
+    static void end_uploads(const s3_store& at, const std::string& key);
     static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
     }
@@ -139,7 +137,13 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     writer w(std::make_unique<writer::state>(s_, key, describe(name)));
     if (impl::head(*this, key)) throw error(errc::already_exists, {.file = describe(name)});
     auto& here = w.s_->here;
-    w.s_->object.emplace(here.requests, here.pool, key, size);
+    try {
+        w.s_->object.emplace(here.requests, here.pool, key, size);
+    } catch (...) {
+        std::lock_guard const lock(here.m);
+        here.in_doubt.insert(key);
+        throw;
+    }
     w.s_->held.has_upload(w.s_->object->id());
     return w;
 }
@@ -157,6 +161,11 @@ CAIRN_DECL void s3_store::publish(std::string_view name, byte_span b,
                                                 .remedy = "another job saves to the same place"});
     }
     (void)here.requests.expect(detail::s3::put_call(here.requests, key, b));
+}
+
+CAIRN_DECL void s3_store::prepare_publish(std::string_view name) {
+    auto const key = impl::key(*this, name);
+    if (!s_->options().options.unconditional) s_->here().puts.prepare(key);
 }
 
 CAIRN_DECL s3_store::reader s3_store::open(std::string_view name) {
@@ -208,6 +217,43 @@ CAIRN_DECL std::vector<std::string> s3_store::places() {
     return out;
 }
 
+CAIRN_DECL std::vector<place_info> s3_store::places_with(std::string_view name) {
+    std::map<std::string, place_info> all;
+    auto const add = [&](const std::string& key) -> place_info* {
+        auto const slash = key.find('/', prefix_.size());
+        if (slash == key.npos) return nullptr;
+        auto id = key.substr(prefix_.size(), slash - prefix_.size());
+        if (!detail::is_object_name(id) || id.starts_with('.')) return nullptr;
+        auto& p = all[id];
+        p.id = std::move(id);
+        if (!p.tag) p.tag.emplace();
+        return &p;
+    };
+    auto const there = detail::s3::list_below(s_->here().requests, prefix_, "/_");
+    for (auto const& o : there.objects)
+        if (auto* const p = add(o.key);
+            p != nullptr &&
+            std::string_view(o.key).substr(prefix_.size() + p->id.size() + 1) == name)
+            p->tag->text = o.tag;
+    for (auto const& key : there.places) (void)add(key);
+    for (auto const& u : impl::uploads(*this)) (void)add(u.key);
+    std::vector<place_info> out;
+    for (auto& [id, p] : all) out.push_back(std::move(p));
+    return out;
+}
+
+CAIRN_DECL std::vector<object_info> s3_store::list_tree() {
+    std::vector<object_info> out;
+    auto const add = [&](const std::string& key, std::uint64_t size, auto modified) {
+        if (auto name = key.substr(prefix_.size()); detail::is_object_name(name))
+            out.push_back({std::move(name), size, impl::nanoseconds(modified)});
+    };
+    for (auto const& o : detail::s3::list_below(s_->here().requests, prefix_, "").objects)
+        add(o.key, o.size, o.modified);
+    for (auto const& begun : impl::uploads(*this)) add(begun.key, 0, begun.begun);
+    return out;
+}
+
 CAIRN_DECL std::string s3_store::place_id(const std::string& id) const {
     auto const mine = describe("");
     return detail::plain_place_id(id.starts_with(mine) ? id.substr(mine.size()) : id);
@@ -236,24 +282,54 @@ CAIRN_DECL void s3_store::remove_place(const std::string& id) {
         if (!is_trial(o.key) || now - o.modified > long_ago) impl::remove_object(*this, o.key);
 }
 
-CAIRN_DECL void s3_store::remove(std::string_view name) {
-    auto const key = impl::key(*this, name);
-    auto& here = s_->here();
+/// Ends what is under way to a key.
+CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::string& key) {
+    auto& here = at.s_->here();
     std::set<std::string> uploads;
+    bool const in_doubt = [&] {
+        std::lock_guard const lock(here.m);
+        return here.in_doubt.count(key) != 0;
+    }();
+    if (in_doubt) {
+        auto const all = detail::s3::list_uploads(here.requests, key);
+        std::lock_guard const lock(here.m);
+        for (auto const& u : all)
+            if (u.key == key) here.uploads[key].insert(u.id);
+        here.in_doubt.erase(key);
+    }
     {
         std::lock_guard const lock(here.m);
         here.begun.erase(key);
         if (auto const it = here.uploads.find(key); it != here.uploads.end()) uploads = it->second;
     }
     for (auto const& id : uploads) {
-        impl::end_upload(*this, key, id);
+        end_upload(at, key, id);
         std::lock_guard const lock(here.m);
         if (auto const it = here.uploads.find(key); it != here.uploads.end()) {
             it->second.erase(id);
             if (it->second.empty()) here.uploads.erase(it);
         }
     }
+}
+
+CAIRN_DECL void s3_store::remove(std::string_view name) {
+    auto const key = impl::key(*this, name);
+    impl::end_uploads(*this, key);
     impl::remove_object(*this, key);
+}
+CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& version) {
+    auto const key = impl::key(*this, name);
+    impl::end_uploads(*this, key);
+    detail::s3::remove_version(s_->here().requests, key, version);
+}
+
+CAIRN_DECL void s3_store::remove_trials() {
+    constexpr std::chrono::hours long_ago{1};
+    auto& here = s_->here();
+    for (auto const& o :
+         detail::s3::list_objects(here.requests, prefix_ + std::string(detail::s3::trial_prefix))
+             .objects)
+        if (here.requests.now() - o.modified > long_ago) impl::remove_object(*this, o.key);
 }
 
 CAIRN_DECL std::string s3_store::describe(std::string_view name) const {

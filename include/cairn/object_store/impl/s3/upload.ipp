@@ -4,9 +4,11 @@
 
 #include <cairn/object_store/detail/s3/upload.hpp>
 
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/checksum.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/object_store/detail/s3/listing.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
@@ -21,11 +23,13 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
     : client_(c), pool_(pool), user_(pool), key_(std::move(key)), what_(c.options().describe(key_)),
       size_(size), part_size_(c.options().part_size(size)),
       parts_(static_cast<std::size_t>(size == 0 ? 1 : (size - 1) / part_size_ + 1)) {
+    cancelled_.emplace(heeded_stop::current(), on_cancel{*this});
     if (parts_.size() == 1) return;
     auto begin = about("POST");
     begin.query = {{"uploads", ""}};
     begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}};
     begin.creates = true;
+    auto const since = client_.now();
     auto const a = client_.expect(begin);
     id_ = trimmed(
         parse_xml(a.got.body).get<std::string>("InitiateMultipartUploadResult.UploadId", ""));
@@ -33,6 +37,17 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
         throw error(errc::corrupt, {.file = what_,
                                     .expected = "an answer that names the upload",
                                     .found = "one that does not"});
+    if (a.in_doubt) end_others(since);
+}
+
+/// A try whose answer was lost may have begun an upload that nobody knows.
+CAIRN_DECL void upload::end_others(std::chrono::system_clock::time_point since) noexcept {
+    constexpr std::chrono::minutes clocks_differ{5};
+    try {
+        for (auto const& u : list_uploads(client_, key_))
+            if (u.key == key_ && u.id != id_ && u.begun >= since - clocks_differ) (void)abort(u.id);
+    } catch (...) {  // it has no parts, and ends with its object
+    }
 }
 
 CAIRN_DECL upload::~upload() {
@@ -40,13 +55,14 @@ CAIRN_DECL upload::~upload() {
 }
 
 CAIRN_DECL bool upload::end() noexcept {
+    cancelled_.reset();
     stop_ = true;
     {
         std::unique_lock lock(m_);
         sent_.wait(lock, [this] { return under_way_ == 0; });
     }
     if (finished_ || id_.empty()) return true;
-    if (!abort()) return false;
+    if (!abort(id_)) return false;
     id_.clear();
     return true;
 }
@@ -68,6 +84,14 @@ CAIRN_DECL void upload::note_failure(std::exception_ptr why) noexcept {
     std::lock_guard const lock(m_);
     if (!failure_) failure_ = std::move(why);
     stop_ = true;
+}
+
+CAIRN_DECL void upload::cancel() noexcept {
+    try {
+        note_failure(std::make_exception_ptr(error(errc::cancelled, {.file = what_})));
+    } catch (...) {  // no memory to say so
+        note_failure(std::current_exception());
+    }
 }
 
 CAIRN_DECL void upload::throw_failure(const std::unique_lock<std::mutex>&) const {
@@ -271,11 +295,12 @@ CAIRN_DECL bool upload::is_there() {
 }
 
 /// @return whether the server has confirmed it
-CAIRN_DECL bool upload::abort() noexcept {
+CAIRN_DECL bool upload::abort(const std::string& id) noexcept {
+    heeded_stop const also_when_cancelled{std::stop_token()};
     try {
         auto c = about("DELETE");
         c.right = "s3:AbortMultipartUpload";
-        c.query = {{"uploadId", id_}};
+        c.query = {{"uploadId", id}};
         c.retry_for =
             std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
         auto const a = client_.send(c);

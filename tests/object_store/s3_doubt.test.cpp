@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left of requests whose answers were lost, or came from somebody else.
+#include "s3_place.hpp"
+#include "support/error_codes.hpp"
+#include "support/s3/server.hpp"
+
+#include <cairn/catalog/garbage.hpp>
+#include <cairn/load.hpp>
+#include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/detail/running_reads.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(s3_doubt)
+
+using cairn::errc;
+using s3_server::effect;
+using s3_server::kind;
+using s3_tests::bucket;
+using s3_tests::options_at;
+using s3_tests::pattern;
+using s3_tests::put;
+using support::is;
+namespace faults = s3_server::faults;
+
+namespace {
+
+constexpr std::size_t part = std::size_t{8} << 20;
+
+struct bucket_server : s3_server::server {
+    bucket_server() : server(s3_server::options()) { add_bucket(bucket); }
+    cairn::s3_store impatient() const {
+        auto o = options_at(*this);
+        o.retry_for = std::chrono::milliseconds(0);
+        return cairn::s3_store(o);
+    }
+    cairn::s3_store store() const { return cairn::s3_store(options_at(*this)); }
+};
+void save(cairn::s3_store at, float v) {
+    std::vector<float> w(9, v);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, "step_1", at);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(an_upload_that_was_begun_twice_is_ended_once_it_is_known) {
+    bucket_server s;
+    auto store = s.store();
+    s.fail(faults::reset(effect::done), kind::create_upload, 0);
+    put(store, "o", pattern(part + 1));
+    BOOST_TEST(s.count(kind::create_upload) == 2u);
+    BOOST_TEST(s.uploads(bucket).empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_object) {
+    bucket_server s;
+    auto store = s.impatient();
+    s.fail(faults::reset(effect::done), kind::create_upload, 0);
+    BOOST_CHECK_EXCEPTION(put(store, "o", pattern(part + 1)), cairn::error, is(errc::io));
+    BOOST_TEST(s.uploads(bucket).size() == 1u);
+    store.remove("o");
+    BOOST_TEST(s.uploads(bucket).empty());
+}
+
+/// Of a proxy, with status 200: nothing has been done.
+BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_is_no_answer) {
+    bucket_server s;
+    auto store = s.store();
+    save(store, 1);
+    for (auto const k : {kind::put_object, kind::delete_object}) {
+        s.fail(faults::answer(200, ""), k, 0);
+        if (k == kind::put_object) store.publish("o", pattern(10), std::nullopt);
+        if (k == kind::delete_object) store.remove("o");
+        BOOST_TEST(s.content(bucket, "o").has_value() == (k == kind::put_object));
+    }
+    s.fail(
+        faults::answer(200, ""),
+        [](auto const& r) { return r.what() == kind::put_object && r.key.ends_with("/.metadata"); },
+        0);
+    save(store, 2);
+    std::vector<float> got(9);
+    (void)cairn::load(cairn::state_dict{{"w", got}}, "step_1", store);
+    BOOST_TEST(got.front() == 2);
+}
+
+/// The object of a trial stays where it could not be removed. It is not removed while the trial may
+/// still go on.
+BOOST_AUTO_TEST_CASE(what_a_trial_has_left_is_collected_later) {
+    bucket_server s;
+    auto const trials = [&] {
+        std::size_t n = 0;
+        for (auto const& key : s.keys(bucket))
+            if (key.find(cairn::detail::s3::trial_prefix) != key.npos) ++n;
+        return n;
+    };
+    s.fail_each(faults::answer(403, "AccessDenied"), [](auto const& r) {
+        return r.what() == kind::delete_object &&
+               r.key.find(cairn::detail::s3::trial_prefix) != r.key.npos && r.number < 20;
+    });
+    save(s.store(), 1);
+    BOOST_REQUIRE(trials() == 1u);
+    while (s.count() < 20) (void)s.store().tag("o");
+    auto store = s.store();
+    BOOST_TEST(cairn::collect_garbage(store).problems == 0u);
+    BOOST_TEST(trials() == 1u);
+    s.age(std::chrono::hours(2));
+    BOOST_TEST(cairn::collect_garbage(store).problems == 0u);
+    BOOST_TEST(trials() == 0u);
+}
+
+/// The notice of a load that has ended, in a process that goes on.
+BOOST_AUTO_TEST_CASE(a_notice_that_could_not_be_removed_is_stale) {
+    bucket_server s;
+    auto store = s.store();
+    save(store, 1);
+    auto const of_notices = [](auto const& r) {
+        return r.what() == kind::delete_object && r.key.find("/.reading.") != r.key.npos;
+    };
+    s.fail(faults::answer(403, "AccessDenied"), of_notices, 0);
+    std::vector<float> got(9);
+    (void)cairn::load(cairn::state_dict{{"w", got}}, "step_1", store);
+    BOOST_TEST(s.fault_happened());
+    auto place = store.at("step_1");
+    BOOST_TEST(place.list().size() == 3u);
+    BOOST_TEST(!cairn::detail::is_being_read(place, "", ""));
+    BOOST_TEST(place.list().size() == 2u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Servers that are too slow, and callers that do not wait any longer.
+#include "s3_place.hpp"
+#include "support/error_codes.hpp"
+#include "support/on_threads.hpp"
+#include "support/s3/server.hpp"
+
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
+#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/save.hpp>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(s3_slow)
+
+using cairn::errc;
+using s3_server::effect;
+using s3_server::kind;
+using s3_server::server;
+using s3_tests::bucket;
+using s3_tests::get;
+using s3_tests::options_at;
+using s3_tests::pattern;
+using s3_tests::put;
+using support::is;
+namespace faults = s3_server::faults;
+
+namespace {
+
+constexpr std::size_t part = std::size_t{8} << 20;
+
+struct bucket_server : server {
+    bucket_server() : server(s3_tests::signed_requests()) { add_bucket(bucket); }
+    /// Waits until so many requests of this kind have come.
+    void await(kind k, std::size_t n = 1) {
+        while (count(k) < n) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+};
+/// One second without a sign of life is too long.
+cairn::s3_options hasty(const server& s) {
+    auto o = options_at(s);
+    o.connect_timeout = std::chrono::seconds(1);
+    o.stall_timeout = std::chrono::seconds(1);
+    return o;
+}
+/// Calls `f` while this thread heeds a stop, which `when` waits for before it is requested.
+template <class F, class When>
+void stopped(F&& f, When&& when) {
+    std::stop_source source;
+    auto const token = source.get_token();
+    std::thread other([&] {
+        when();
+        source.request_stop();
+    });
+    cairn::detail::heeded_stop const heeded(token);
+    BOOST_CHECK_EXCEPTION(f(), cairn::error, is(errc::cancelled));
+    other.join();
+}
+
+}  // namespace
+
+/// Slower than `s3_options::least_rate`, but never without a byte for a second.
+BOOST_AUTO_TEST_CASE(an_answer_that_drips_is_given_up) {
+    bucket_server s;
+    auto store = cairn::s3_store(hasty(s));
+    put(store, "o", pattern(3000));
+    s.fail(faults::drip(std::chrono::milliseconds(50)), kind::get_object, 0);
+    BOOST_TEST((get(store, "o") == pattern(3000)));
+    BOOST_TEST(store.statistics().retries == 1u);
+    s.fail(faults::drip(std::chrono::milliseconds(50)), kind::list_objects, 0);
+    BOOST_TEST(store.list().size() == 1u);
+    BOOST_TEST(store.statistics().retries == 2u);
+}
+
+/// AWS sends blanks while it puts a large object together: not for ever.
+BOOST_AUTO_TEST_CASE(a_completion_that_drips_is_looked_after) {
+    bucket_server s;
+    auto o = hasty(s);
+    o.least_rate = std::uint64_t{4} << 20;
+    auto store = cairn::s3_store(o);
+    s.fail(faults::drip(std::chrono::milliseconds(200)), kind::complete_upload, 0);
+    put(store, "o", pattern(part + 1));
+    BOOST_TEST(store.statistics().retries == 1u);
+    BOOST_TEST((get(store, "o") == pattern(part + 1)));
+}
+
+BOOST_AUTO_TEST_CASE(a_read_that_hangs_ends_when_it_is_cancelled) {
+    bucket_server s;
+    auto store = cairn::s3_store(options_at(s));
+    put(store, "o", pattern(10));
+    s.fail_each(faults::stall(std::chrono::minutes(5)),
+                [](auto const& r) { return r.what() == kind::get_object; });
+    stopped([&] { (void)get(store, "o"); }, [&] { s.await(kind::get_object); });
+}
+
+BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
+    bucket_server s;
+    auto store = cairn::s3_store(options_at(s));
+    s.fail_each(faults::slow_down());
+    stopped([&] { (void)store.list(); }, [&] { s.await(kind::list_objects, 2); });
+}
+
+/// Parts are sent by other threads. What was begun is removed, although nobody waits.
+BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
+    bucket_server s;
+    auto store = cairn::s3_store(options_at(s));
+    s.fail_each(faults::stall(std::chrono::minutes(5)),
+                [](auto const& r) { return r.what() == kind::upload_part; });
+    stopped([&] { put(store, "o", pattern(2 * part)); }, [&] { s.await(kind::upload_part); });
+    BOOST_TEST(s.uploads(bucket).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
+    bucket_server s;
+    auto store = cairn::s3_store(options_at(s));
+    std::vector<float> w(9, 1);
+    cairn::state_dict state{{"w", w}};
+    (void)cairn::save(state, "step_1", store);
+    auto const of_data = [](kind k) {
+        return [k](auto const& r) { return r.what() == k && r.key.ends_with(".distcp"); };
+    };
+    auto const before = s.count(kind::put_object);
+    s.fail_each(faults::stall(std::chrono::minutes(5)), of_data(kind::put_object));
+    auto saving = cairn::async_save(state, "step_2", store, boost::asio::use_future).get();
+    while (s.count(kind::put_object) < before + 2)  // the intent, then the data
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    saving.cancel();
+    BOOST_CHECK_EXCEPTION(saving.wait(), cairn::error, is(errc::cancelled));
+
+    auto const read = s.count(kind::get_object);
+    s.fail_each(faults::stall(std::chrono::minutes(5)), of_data(kind::get_object));
+    boost::asio::cancellation_signal stop;
+    auto loading = cairn::async_load(
+        state, "step_1", store,
+        boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
+    while (s.count(kind::get_object) == read || !s.log().back().what.key.ends_with(".distcp"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stop.emit(boost::asio::cancellation_type::terminal);
+    BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
