@@ -150,9 +150,11 @@ BOOST_AUTO_TEST_CASE(a_range_of_a_merged_dimension_is_in_few_pieces) {
     std::vector<piece> parts;
     cut(made.pieces[0], side::target, box({7}, {50}), parts);
     BOOST_TEST(parts.size() == 5u);
-    // What is merged as it is stored is one axis.
-    auto const plain = map::merge_dims(map::stored("x"), 0, {-1, -1, -1});
-    BOOST_TEST(map::detail::evaluation(all, "made")(plain, none).pieces.at(0).axes.size() == 1u);
+    // What is divided and merged again is one axis.
+    auto const again = map::merge_dims(map::split_dim(map::stored("x"), 0, {2, 2}), 0, {2, 2});
+    auto const as_it_was = map::detail::evaluation(all, "made")(again, none);
+    BOOST_TEST_REQUIRE(as_it_was.pieces.size() == 1u);
+    BOOST_TEST((as_it_was.pieces[0] == whole_piece(all.at("x"))));
 }
 
 BOOST_AUTO_TEST_CASE(dimensions_that_fit_badly_are_refused) {
