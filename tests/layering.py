@@ -20,15 +20,16 @@ MAY_INCLUDE = {
     "tensor": {"error.hpp"},
     "memory": {"error.hpp", "tensor"},
     "metadata": {"error.hpp", "tensor"},
+    "mapping": {"error.hpp", "tensor", "metadata"},
     "state": {"error.hpp", "tensor", "metadata"},
     "format": {"error.hpp", "tensor", "metadata"},
-    "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state"},
+    "planner": {"error.hpp", "activity.hpp", "tensor", "metadata", "state", "mapping"},
     # Direct I/O: memory that a device may write to.
     "object_store": {"error.hpp", "completion.hpp", "memory"},
     # Data planes: memory.
     "comm": {"error.hpp", "completion.hpp", "activity.hpp", "observe", "memory"},
-    "storage": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "metadata", "state",
-                "planner", "format", "object_store"},
+    "storage": {"error.hpp", "completion.hpp", "activity.hpp", "tensor", "metadata", "mapping",
+                "state", "planner", "format", "object_store"},
 }
 EVERYTHING = set(MAY_INCLUDE)
 # What save and load share.
@@ -81,8 +82,8 @@ LEAVES = {
 # A leaf of several headers, and its own src.hpp: only they include one another.
 S3 = re.compile(r"object_store/(detail/s3/|impl/s3/|s3|https|open_store)")
 # Usable from .cu files and small tools: whatever they reach, directly or not, is free of these.
-PLAIN = {"printable.hpp", "error.hpp", "observe", "tensor", "memory", "metadata", "state",
-         "planner", "format"}
+PLAIN = {"printable.hpp", "error.hpp", "observe", "tensor", "memory", "metadata", "mapping",
+         "state", "planner", "format"}
 # Asked by every verb, for programs that may have no Asio.
 PLAIN_HEADERS = {"comm/detail/omitted.hpp", "comm/detail/launch_environment.hpp", "comm/solo.hpp"}
 NOT_PLAIN = re.compile(r"boost/asio|cuda|nccl|mpi\.h")

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_DETAIL_MAPPED_HPP
+#define CAIRN_MAPPING_DETAIL_MAPPED_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
+#include <cairn/mapping/detail/evaluation.hpp>
+#include <cairn/mapping/detail/piece.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/tensor/dtype.hpp>
+#include <cairn/tensor/index_vector.hpp>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cairn::map::detail {
+
+/// The tensors of a checkpoint.
+CAIRN_DECL sources tensors_of(const metadata& m);
+
+/// A tensor that is made of others. Elements of another dtype than its own are converted.
+struct mapped_tensor {
+    dtype type = dtype::float32;
+    index_vector shape{};
+    bool requires_grad = false;
+    /// Disjoint. Of a load they cover it; of a save, what the state has of it.
+    std::vector<piece> pieces{};
+    /// Single numbers that must equal the source, by name: those of parameters that become one.
+    std::vector<std::string> equals{};
+};
+
+/// A value that is another one under a new name.
+struct mapped_value {
+    std::string from{};
+    std::vector<std::string> equals{};  ///< Values that must equal it.
+};
+
+/// What a mapping makes, in one direction: of a load, names of the state from stored ones; of a
+/// save, the reverse.
+struct mapped {
+    /// What expressions make. Names that just pass through are in neither.
+    std::map<std::string, mapped_tensor, std::less<>> tensors{};
+    std::map<std::string, mapped_value, std::less<>> values{};
+    /// Names on the other side that do not pass through: used by expressions, or left out. All
+    /// others pass, under the same name, unless something is made under it.
+    std::set<std::string, std::less<>> used{};
+};
+
+/// What is odd about a mapping of a checkpoint.
+struct findings {
+    std::vector<error> errors{};
+    std::vector<std::size_t> idle{};  ///< Lines that make no name.
+    struct pair {
+        std::string name{};
+        std::size_t made_by = 0, also_by = 0;  ///< Lines.
+    };
+    std::vector<pair> twice{};  ///< Names that a later line could make too.
+};
+
+/// Applies a mapping to what is stored.
+/// @throws error naming the name, the expression, shapes or dtypes: errc::missing_key,
+/// shape_mismatch, dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that
+/// a tensor would be in thousands of pieces
+/// @param found  Not null: gets errors, instead of their being thrown, and more. What an error is
+///               about is then not made.
+CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);
+
+/// Whether a dtype has every number of another one: a conversion back and forth loses nothing.
+CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept;
+
+struct tensor_type {
+    dtype type = dtype::float32;
+    index_vector shape{};
+};
+/// By name; none: a value.
+using state_types = std::map<std::string, std::optional<tensor_type>, std::less<>>;
+
+/// Applies a mapping backwards, to what is saved.
+/// @param state  All names of the state, tensors with their global shapes.
+/// @param like   Null, or a checkpoint that has the shapes that the state does not tell.
+/// @param all_names  Whether these are the names of all ranks. Otherwise stored tensors may have
+///                   elements that other ranks have, and the plan shows which are missing.
+/// @throws error as above; errc::unsupported for what a save would lose, errc::invalid_argument
+/// for a shape that nothing tells, both with the remedy
+CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state,
+                            const metadata* like = nullptr, bool all_names = true);
+
+}  // namespace cairn::map::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/to_state.ipp>
+#include <cairn/mapping/impl/to_stored.ipp>
+#endif
+
+#endif
