@@ -64,6 +64,9 @@
 #include <cairn/storage/impl/chunk_reader.ipp>
 #include <cairn/storage/impl/dequantised_reads.ipp>
 #include <cairn/storage/impl/dequantising_reader.ipp>
+#include <cairn/storage/impl/mapped_metadata.ipp>
+#include <cairn/storage/impl/mapped_reader.ipp>
+#include <cairn/storage/impl/mapped_reads.ipp>
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
@@ -111,6 +114,7 @@
 #include <cairn/format/impl/quantised_tensors.ipp>
 #include <cairn/format/impl/safetensors.ipp>
 #include <cairn/format/impl/safetensors_layout.ipp>
+#include <cairn/mapping/impl/ready.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/chunk_list.ipp>
@@ -163,6 +167,7 @@
 #if CAIRN_SRC_UNIT == 6 || CAIRN_SRC_UNIT == 0
 #include <cairn/save/impl/background_save.ipp>
 #include <cairn/save/impl/change_check.ipp>
+#include <cairn/save/impl/mapped_state.ipp>
 #include <cairn/save/impl/plan_cache.ipp>
 #include <cairn/save/impl/replica_hashes.ipp>
 #include <cairn/save/impl/run_save.ipp>
