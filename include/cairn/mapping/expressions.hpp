@@ -4,14 +4,13 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
+#include <cairn/mapping/detail/expression.hpp>
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 /// Expressions of a @ref cairn::mapping: how a tensor of the state is made of stored tensors.
@@ -19,22 +18,6 @@
 /// They nest. Dimensions are counted from 0, negative ones from the last (-1). Nothing is computed
 /// when an expression is made: shapes are checked where a mapping is applied to a checkpoint.
 namespace cairn::map {
-
-namespace detail {
-struct node;
-}
-
-/// How a tensor is made of stored ones. An immutable value; copies share their content, and may be
-/// used by different threads.
-class expression {
-public:
-    explicit expression(std::shared_ptr<const detail::node> n) noexcept : node_(std::move(n)) {}
-    const detail::node& node() const noexcept { return *node_; }
-    CAIRN_DECL friend bool operator==(const expression& a, const expression& b);
-
-private:
-    std::shared_ptr<const detail::node> node_;
-};
 
 /// What is known of a stored tensor before it exists: needed by saves where the state does not
 /// tell.
@@ -100,9 +83,10 @@ CAIRN_DECL expression constant(double value, index_vector shape, dtype type);
 /// A tensor that is not stored, of the shape and dtype of another.
 CAIRN_DECL expression constant_like(expression of, double value);
 
-/// Returns the text form, e.g. `transpose("h.{i}.w")`. See `cairn/mapping/text.hpp`.
-CAIRN_DECL std::string to_string(const expression& e);
-
 }  // namespace cairn::map
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/expressions.ipp>
+#endif
 
 #endif

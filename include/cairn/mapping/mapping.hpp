@@ -93,4 +93,8 @@ private:
 
 }  // namespace cairn
 
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/mapping.ipp>
+#endif
+
 #endif

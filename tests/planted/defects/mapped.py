@@ -7,7 +7,7 @@ META = "storage/impl/mapped_metadata.ipp"
 READER = "storage/impl/mapped_reader.ipp"
 STATE = "save/impl/mapped_state.ipp"
 BOXES = "mapping/detail/piece_boxes.hpp"
-BY = "integration:mapped"
+BY = "integration:mapped,mapped_verbs"
 
 DEFECTS = [
     Defect("mapped-boxes-are-not-rewound", BOXES,

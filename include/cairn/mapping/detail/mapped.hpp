@@ -10,7 +10,7 @@
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
-#include <functional>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,11 +47,27 @@ struct mapped {
     std::set<std::string, std::less<>> used{};
 };
 
+/// What is odd about a mapping of a checkpoint.
+struct findings {
+    std::vector<error> errors{};
+    std::vector<std::size_t> idle{};  ///< Lines that make no name.
+    struct pair {
+        std::string name{};
+        std::size_t made_by = 0, also_by = 0;  ///< Lines.
+    };
+    std::vector<pair> twice{};  ///< Names that a later line could make too.
+};
+
 /// Applies a mapping to what is stored.
 /// @throws error naming the name, the expression, shapes or dtypes: errc::missing_key,
 /// shape_mismatch, dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that
 /// a tensor would be in thousands of pieces
-CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored);
+/// @param found  Not null: gets errors, instead of their being thrown, and more. What an error is
+///               about is then not made.
+CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);
+
+/// Whether a dtype has every number of another one: a conversion back and forth loses nothing.
+CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept;
 
 struct tensor_type {
     dtype type = dtype::float32;
@@ -63,11 +79,18 @@ using state_types = std::map<std::string, std::optional<tensor_type>, std::less<
 /// Applies a mapping backwards, to what is saved.
 /// @param state  All names of the state, tensors with their global shapes.
 /// @param like   Null, or a checkpoint that has the shapes that the state does not tell.
+/// @param all_names  Whether these are the names of all ranks. Otherwise stored tensors may have
+///                   elements that other ranks have, and the plan shows which are missing.
 /// @throws error as above; errc::unsupported for what a save would lose, errc::invalid_argument
 /// for a shape that nothing tells, both with the remedy
 CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state,
-                            const metadata* like = nullptr);
+                            const metadata* like = nullptr, bool all_names = true);
 
 }  // namespace cairn::map::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/to_state.ipp>
+#include <cairn/mapping/impl/to_stored.ipp>
+#endif
 
 #endif

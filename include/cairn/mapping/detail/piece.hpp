@@ -94,9 +94,22 @@ CAIRN_DECL void cut(const piece& p, side s, const box& region, std::vector<piece
 /// @pre not a constant
 CAIRN_DECL piece inverted(const piece& p, std::shared_ptr<const source> target);
 
+/// Whether two pieces have a common element on one side, of the same tensor.
+CAIRN_DECL bool meet(const piece& a, const piece& b, side s);
+
 /// Joins axes that continue each other on both sides, and orders them.
 CAIRN_DECL void simplify(piece& p);
 
+/// Appends a piece whose dimension `dim` of the target becomes two, of which the second has
+/// `inner` indices: in several pieces where its axes do not fit them.
+/// @return false if these would be more than @ref most_pieces_of_split
+CAIRN_DECL bool split(piece p, std::uint32_t dim, std::int64_t inner, std::vector<piece>& out);
+inline constexpr std::size_t most_pieces_of_split = 1024;
+
 }  // namespace cairn::map::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/piece.ipp>
+#endif
 
 #endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_DETAIL_LINES_HPP
+#define CAIRN_MAPPING_DETAIL_LINES_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/mapping/detail/evaluation.hpp>
+#include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/name_pattern.hpp>
+#include <cairn/mapping/detail/node.hpp>
+#include <cairn/mapping/mapping.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::map::detail {
+
+/// Patterns of optimizer state, in the state and in the checkpoint.
+struct follower_patterns {
+    name_pattern name{}, stored{};
+    /// Captures other than the parameter's name.
+    std::vector<std::string> slot{};
+};
+
+inline constexpr std::string_view parameter = "param";
+
+/// The patterns of a mapping, parsed once.
+class lines {
+public:
+    CAIRN_DECL explicit lines(const mapping& m);
+
+    struct made_by {
+        std::size_t line;
+        captures bound;
+    };
+    /// Returns the line that makes a name of the state: the first whose pattern matches.
+    CAIRN_DECL std::optional<made_by> find(const std::string& name) const;
+    /// Returns all lines that match.
+    CAIRN_DECL std::vector<std::size_t> find_all(const std::string& name) const;
+
+    const std::vector<name_pattern>& names() const noexcept { return names_; }
+    const std::vector<follower_patterns>& followers() const noexcept { return followers_; }
+
+private:
+    std::vector<name_pattern> names_{};
+    std::map<std::string, std::size_t, std::less<>> literal_{};  ///< The first of each name.
+    std::vector<std::size_t> others_{};
+    std::vector<follower_patterns> followers_{};
+};
+
+/// Returns a parameter's expression for what follows it: of other stored names, without
+/// conversions, and padded with 0.
+/// @param stored  Pattern of these names.
+/// @param slot    Its captures without the parameter.
+CAIRN_DECL expression following(const expression& of_parameter, const name_pattern& stored,
+                                const captures& slot);
+
+/// Returns the names of stored things of an expression, in its order, as far as they are among
+/// `keys`. @param keys  A set or map of names.
+template <class Keys>
+std::vector<std::string> leaf_names(const expression& e, const captures& bound, const Keys& keys) {
+    std::vector<std::string> all;
+    for_each_node(e, [&](const node& n) {
+        if (n.is_a(operation::stored))
+            for_each_match(keys, n.name, bound,
+                           [&](const captures& c) { all.push_back(n.name.fill(c)); });
+    });
+    return all;
+}
+
+/// Returns an expression for what is stored under a name without captures.
+CAIRN_DECL expression stored_as_it_is(const std::string& name);
+
+}  // namespace cairn::map::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/lines.ipp>
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_DETAIL_NODE_HPP
+#define CAIRN_MAPPING_DETAIL_NODE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/name_pattern.hpp>
+#include <cairn/tensor/dtype.hpp>
+#include <cairn/tensor/index_vector.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::map::detail {
+
+enum class operation : std::uint8_t {
+    stored,
+    concat,
+    interleave,
+    stack,
+    unstack,
+    slice,
+    part,
+    transpose,
+    permute,
+    split_dim,
+    merge_dims,
+    pad,
+    clip,
+    cast,
+    dequantise,
+    tie,
+    leave_out,
+    constant,
+    constant_like,
+};
+
+/// By the number of the operation: the function that makes it.
+inline constexpr std::string_view operation_names[] = {
+    "stored",     "concat",  "interleave", "stack",      "unstack",      "slice", "part",
+    "transpose",  "permute", "split_dim",  "merge_dims", "pad",          "clip",  "cast",
+    "dequantise", "tie",     "leave_out",  "constant",   "constant_like"};
+
+/// An operation with its arguments, those that it has.
+struct node {
+    operation is = operation::stored;
+    name_pattern name{};  ///< Of what is stored; the index of unstack.
+    std::string capture{};
+    /// Dimensions as given: negative ones count from the last.
+    int dim = 0, other_dim = 0;
+    /// A shape, sizes, proportions or an order; begin and end; index and count.
+    index_vector numbers{};
+    std::int64_t groups = 1;
+    std::optional<double> value{};
+    std::optional<dtype> type{};
+    std::vector<expression> parts{};
+
+    const expression& of() const noexcept { return parts.front(); }
+    bool is_a(operation o) const noexcept { return is == o; }
+    friend bool operator==(const node&, const node&) = default;
+};
+
+/// Calls `f(node)` with each node of an expression, outer ones first.
+CAIRN_DECL void for_each_node(const expression& e, const std::function<void(const node&)>& f);
+CAIRN_DECL void for_each_expression(const expression& e,
+                                    const std::function<void(const expression&)>& f);
+
+/// Returns text as it stands in the text form.
+CAIRN_DECL std::string quoted(std::string_view text);
+
+/// Returns the text of an expression for messages: not all of a long one.
+CAIRN_DECL std::string shown(const expression& e);
+
+}  // namespace cairn::map::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/mapping/impl/node.ipp>
+#endif
+
+#endif

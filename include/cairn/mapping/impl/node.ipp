@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_IMPL_NODE_IPP
+#define CAIRN_MAPPING_IMPL_NODE_IPP
+
+#include <cairn/mapping/detail/node.hpp>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::map {
+
+namespace detail {
+
+CAIRN_DECL std::string quoted(std::string_view text) {
+    std::string s = "\"";
+    for (char const c : text) {
+        if (c == '"' || c == '\\') s += '\\';
+        s += c;
+    }
+    return s + '"';
+}
+
+/// The shortest text that is read as the same number.
+CAIRN_DECL std::string number_text(double v) {
+    char digits[32];
+    return {digits, std::to_chars(digits, digits + sizeof digits, v).ptr};
+}
+
+/// The arguments of an operation, as its function has them.
+CAIRN_DECL std::vector<std::string> printed_arguments(const node& n) {
+    using enum operation;
+    std::vector<std::string> all;
+    auto const number = [&](std::int64_t v) { all.push_back(std::to_string(v)); };
+    auto const numbers = [&] { all.push_back(to_string(n.numbers)); };
+    auto const each_number = [&] {
+        for (auto const v : n.numbers) number(v);
+    };
+    auto const value = [&] {
+        if (n.value) all.push_back(number_text(*n.value));
+    };
+    auto const type = [&] {
+        if (n.type) all.emplace_back(name_of(*n.type));
+    };
+    auto const parts = [&] {
+        std::string list;
+        for (auto const& p : n.parts) list += (list.empty() ? "" : ", ") + to_string(p);
+        all.push_back("[" + list + "]");
+    };
+    if (n.is == stored) all.push_back(quoted(n.name.text()));
+    if (n.is == stack) all.push_back(quoted(n.capture));
+    if (n.is == concat || n.is == interleave) number(n.dim);
+    if (n.is == interleave) number(n.groups);
+    if (n.is == concat || n.is == interleave)
+        parts();
+    else if (!n.parts.empty())
+        all.push_back(to_string(n.of()));
+    switch (n.is) {
+        case stored:
+            if (!n.numbers.empty() || n.type) numbers();
+            type();
+            break;
+        case concat:
+        case interleave:
+            if (!n.numbers.empty()) numbers();
+            break;
+        case stack:
+            if (n.dim != 0) number(n.dim);
+            break;
+        case unstack:
+            all.push_back(n.name.is_literal() ? n.name.text() : quoted(n.name.text()));
+            if (n.dim != 0) number(n.dim);
+            break;
+        case slice:
+        case part:
+            number(n.dim);
+            each_number();
+            break;
+        case transpose:
+            if (n.dim == 0 && n.other_dim == 1) break;
+            number(n.dim);
+            number(n.other_dim);
+            break;
+        case split_dim:
+        case merge_dims:
+            number(n.dim);
+            numbers();
+            break;
+        case permute: numbers(); break;
+        case pad:
+            numbers();
+            if (*n.value != 0) value();
+            break;
+        case clip:
+            numbers();
+            value();
+            break;
+        case constant:
+            value();
+            numbers();
+            type();
+            break;
+        case cast: type(); break;
+        case constant_like: value(); break;
+        case dequantise:
+        case tie:
+        case leave_out: break;
+    }
+    return all;
+}
+
+CAIRN_DECL void for_each_expression(const expression& e,
+                                    const std::function<void(const expression&)>& f) {
+    f(e);
+    for (auto const& part : e.node().parts) for_each_expression(part, f);
+}
+
+CAIRN_DECL void for_each_node(const expression& e, const std::function<void(const node&)>& f) {
+    for_each_expression(e, [&](const expression& inner) { f(inner.node()); });
+}
+
+CAIRN_DECL std::string shown(const expression& e) {
+    constexpr std::size_t most = 160;
+    auto text = to_string(e);
+    if (text.size() > most) text = text.substr(0, most - 3) + "...";
+    return text;
+}
+
+}  // namespace detail
+
+CAIRN_DECL bool operator==(const expression& a, const expression& b) {
+    return a.node_ == b.node_ || a.node() == b.node();
+}
+
+CAIRN_DECL std::string to_string(const expression& e) {
+    auto const& n = e.node();
+    auto const arguments = detail::printed_arguments(n);
+    if (n.is_a(detail::operation::stored) && arguments.size() == 1) return arguments.front();
+    std::string list;
+    for (auto const& a : arguments) list += (list.empty() ? "" : ", ") + a;
+    return std::string(detail::operation_names[static_cast<std::size_t>(n.is)]) + "(" + list + ")";
+}
+
+}  // namespace cairn::map
+
+#endif

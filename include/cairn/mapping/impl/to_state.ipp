@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_IMPL_TO_STATE_IPP
+#define CAIRN_MAPPING_IMPL_TO_STATE_IPP
+
+#include <cairn/mapping/detail/mapped.hpp>
+
+#include <cairn/mapping/detail/evaluation.hpp>
+#include <cairn/mapping/detail/lines.hpp>
+#include <cairn/mapping/detail/node.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::map::detail {
+
+/// A load's direction: goes through the lines, and for each through the stored names that match.
+class state_builder {
+public:
+    state_builder(const mapping& m, const metadata& stored, findings* found)
+        : mapping_(m), stored_(stored), lines_(m), found_(found) {
+        slots_.resize(lines_.followers().size());
+        for (auto const& [name, entry] : stored.entries) {
+            if (auto const* const t = std::get_if<tensor_metadata>(&entry))
+                tensors_.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
+            names_.insert(name);
+            for (std::size_t f = 0; f < slots_.size(); ++f)
+                if (captures c; lines_.followers()[f].stored.match(name, c)) {
+                    // The parameter itself may be in another checkpoint.
+                    names_.insert(*c.find(parameter));
+                    slots_[f][*c.find(parameter)].insert(*c.only(lines_.followers()[f].slot));
+                }
+        }
+    }
+
+    mapped build() && {
+        for (std::size_t i = 0; i < mapping_.lines().size(); ++i)
+            tolerate([&] {
+                auto const all = bindings(i);
+                if (all.empty() && found_ != nullptr &&
+                    !mapping_.lines()[i].made_of.node().is_a(operation::leave_out))
+                    found_->idle.push_back(i);
+                for (auto const& bound : all) tolerate([&] { make(i, bound); });
+            });
+        for (std::size_t f = 0; f < slots_.size(); ++f) follow_unmapped(f);
+        for (auto const& entry : stored_.entries) tolerate([&] { pass(entry.first); });
+        return std::move(made_);
+    }
+
+private:
+    template <class F>
+    void tolerate(F&& f) {
+        if (found_ == nullptr) return f();
+        try {
+            f();
+        } catch (const error& e) {
+            found_->errors.push_back(e);
+        }
+    }
+
+    /// What the captures of a line's pattern stand for, each time.
+    std::set<captures> bindings(std::size_t i) {
+        auto const& e = mapping_.lines()[i].made_of;
+        auto const all = lines_.names()[i].names();
+        std::vector<std::string> told;  // by stored names
+        bool has_leaves = false;
+        for_each_node(e, [&](const node& n) {
+            if (!n.is_a(operation::stored)) return;
+            has_leaves = true;
+            for (auto const& c : all)
+                if (n.name.has(c) && std::find(told.begin(), told.end(), c) == told.end())
+                    told.push_back(c);
+        });
+        std::set<captures> found;
+        if (e.node().is_a(operation::leave_out)) return found;
+        if (!has_leaves) found.insert(captures());
+        for_each_node(e, [&](const node& n) {
+            if (n.is_a(operation::stored))
+                for_each_match(names_, n.name, {}, [&](const captures& c) {
+                    if (auto some = c.only(told)) found.insert(*std::move(some));
+                });
+        });
+        for (auto const& capture : all)
+            if (std::find(told.begin(), told.end(), capture) == told.end())
+                found = with_indices(i, capture, found);
+        return found;
+    }
+
+    /// A capture that is only an index takes all values of its dimension.
+    std::set<captures> with_indices(std::size_t i, const std::string& capture,
+                                    const std::set<captures>& before) {
+        std::set<captures> after;
+        for (auto const& bound : before)
+            for_each_expression(mapping_.lines()[i].made_of, [&](const expression& e) {
+                auto const& n = e.node();
+                if (!n.is_a(operation::unstack) || !n.name.has(capture)) return;
+                auto c = bound;
+                auto const shape = evaluation(tensors_, mapping_.lines()[i].name)(n.of(), c).shape;
+                auto const d = complaint{mapping_.lines()[i].name}.dim(e, n.dim, shape.size());
+                for (std::int64_t index = 0; index < shape[d]; ++index) {
+                    auto more = bound;
+                    more.bind(capture, std::to_string(index));
+                    after.insert(std::move(more));
+                }
+            });
+        return after;
+    }
+
+    void make(std::size_t i, const captures& bound) {
+        auto const& e = mapping_.lines()[i].made_of;
+        auto const name = lines_.names()[i].fill(bound);
+        if (auto const first = lines_.find(name)->line; first != i) {
+            if (found_ != nullptr) found_->twice.push_back({name, first, i});
+            return;
+        }
+        auto const leaves = leaf_names(e, bound, names_);
+        bool const is_stored =
+            leaves.empty() || std::any_of(leaves.begin(), leaves.end(),
+                                          [&](auto& l) { return stored_.entries.contains(l); });
+        if (is_stored) make_one(name, e, bound);
+        for (std::size_t f = 0; f < slots_.size(); ++f) {
+            std::set<captures> slots;
+            for (auto const& leaf : leaves)
+                if (auto const some = slots_[f].find(leaf); some != slots_[f].end())
+                    slots.insert(some->second.begin(), some->second.end());
+            for (auto const& slot : slots)
+                tolerate([&] { follow(name, e, bound, leaves, lines_.followers()[f], slot); });
+        }
+    }
+
+    void make_one(const std::string& name, const expression& e, captures bound) {
+        if (e.node().is_a(operation::stored) || e.node().is_a(operation::tie)) {
+            auto const& leaf = e.node().is_a(operation::tie) ? e.node().of() : e;
+            if (leaf.node().is_a(operation::stored))
+                if (auto from = leaf.node().name.fill(bound); stored_.value(from) != nullptr) {
+                    made_.used.insert(from);
+                    made_.values[name] = {std::move(from), {}};
+                    return;
+                }
+        }
+        evaluation evaluate(tensors_, name);
+        auto t = evaluate(e, bound);
+        bool requires_grad = false;
+        for (auto const& from : evaluate.used()) {
+            made_.used.insert(from);
+            requires_grad = requires_grad || stored_.tensor(from)->requires_grad;
+        }
+        made_.tensors[name] = {t.type, std::move(t.shape), requires_grad, std::move(t.pieces), {}};
+    }
+
+    /// Makes one tensor or value that belongs to a parameter.
+    /// @param leaves  What the parameter is made of.
+    void follow(const std::string& param, const expression& e, const captures& bound,
+                const std::vector<std::string>& leaves, const follower_patterns& f,
+                const captures& slot) {
+        auto const full = [&](const name_pattern& pattern, const std::string& of) {
+            auto c = slot;
+            c.bind(std::string(parameter), of);
+            return pattern.fill(c);
+        };
+        auto const name = full(f.name, param);
+        if (lines_.find(name)) return;  // it has a line of its own
+        std::vector<std::string> stored;
+        std::size_t values = 0, single = 0, like_parameter = 0;
+        for (auto const& leaf : leaves) {
+            stored.push_back(full(f.stored, leaf));
+            auto const* const t = stored_.tensor(stored.back());
+            auto const* const p = stored_.tensor(leaf);
+            if (t != nullptr && (p == nullptr || p->shape == t->shape)) ++like_parameter;
+            if (t != nullptr && t->shape.product() == 1) ++single;
+            if (stored_.value(stored.back()) != nullptr) ++values;
+            if (t == nullptr && stored_.value(stored.back()) == nullptr)
+                throw error(errc::missing_key,
+                            {.fqn = name,
+                             .expected = stored.back() + " beside " + stored.front(),
+                             .found = "none"});
+            made_.used.insert(stored.back());
+        }
+        auto const n = leaves.size();
+        std::vector<std::string> const rest(stored.begin() + 1, stored.end());
+        if (values == n) {
+            made_.values[name] = {stored.front(), rest};
+        } else if (like_parameter == n && (single != n || all_stored(leaves))) {
+            make_one(name, following(e, f.stored, slot), bound);
+        } else if (single == n) {
+            auto t = pieced_tensor::whole(tensors_.find(stored.front())->second);
+            made_.tensors[name] = {t.type, t.shape, false, std::move(t.pieces), rest};
+        } else {
+            throw error(errc::shape_mismatch,
+                        {.fqn = name,
+                         .expected = "tensors of the shapes of '" + param + "', or single numbers",
+                         .found = described(stored),
+                         .remedy = "Set an expression for this name."});
+        }
+    }
+
+    bool all_stored(const std::vector<std::string>& names) const {
+        return std::all_of(names.begin(), names.end(),
+                           [&](auto const& n) { return stored_.tensor(n) != nullptr; });
+    }
+
+    std::string described(const std::vector<std::string>& names) const {
+        std::string text;
+        for (auto const& n : names) {
+            auto const* const t = stored_.tensor(n);
+            text += (text.empty() ? "" : ", ") +
+                    (t != nullptr ? cairn::to_string(t->shape) : "a value") + " of " + n;
+        }
+        return text;
+    }
+
+    /// What belongs to parameters that pass through.
+    void follow_unmapped(std::size_t f) {
+        for (auto const& [param, slots] : slots_[f]) {
+            if (made_.used.contains(param) || mapping_.others() != other_names::pass) continue;
+            auto const e = stored_as_it_is(param);
+            for (auto const& slot : slots) {
+                auto c = slot;
+                c.bind(std::string(parameter), param);
+                auto const& patterns = lines_.followers()[f];
+                auto const from = patterns.stored.fill(c);
+                if (made_.used.contains(from) || patterns.name.fill(c) == from) continue;
+                tolerate([&] { follow(param, e, {}, {param}, patterns, slot); });
+            }
+        }
+    }
+
+    void pass(const std::string& name) {
+        if (made_.used.contains(name)) return;
+        if (mapping_.others() == other_names::refuse)
+            throw error(errc::unexpected_key,
+                        {.fqn = name,
+                         .expected = "an expression that uses each stored name",
+                         .found = "none that uses this one"});
+        if (mapping_.others() == other_names::leave_out) made_.used.insert(name);
+    }
+
+    const mapping& mapping_;
+    const metadata& stored_;
+    lines lines_;
+    findings* found_;
+    sources tensors_{};
+    std::set<std::string, std::less<>> names_{};
+    /// For each follower, what is stored beside each parameter.
+    std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
+    mapped made_{};
+};
+
+CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found) {
+    return state_builder(m, stored, found).build();
+}
+
+}  // namespace cairn::map::detail
+
+#endif

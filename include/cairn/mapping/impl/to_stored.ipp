@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_IMPL_TO_STORED_IPP
+#define CAIRN_MAPPING_IMPL_TO_STORED_IPP
+
+#include <cairn/mapping/detail/mapped.hpp>
+
+#include <cairn/mapping/detail/evaluation.hpp>
+#include <cairn/mapping/detail/lines.hpp>
+#include <cairn/mapping/detail/node.hpp>
+#include <cairn/mapping/detail/stored_shapes.hpp>
+#include <cairn/tensor/dtype.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::map::detail {
+
+CAIRN_DECL sources tensors_of(const metadata* m) {
+    sources all;
+    if (m == nullptr) return all;
+    for (auto const& [name, entry] : m->entries)
+        if (auto const* const t = std::get_if<tensor_metadata>(&entry))
+            all.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
+    return all;
+}
+
+CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
+    using enum dtype;
+    if (wide == narrow) return true;
+    auto const is = [](dtype d, dtype_class c) { return info(d).kind == c; };
+    // Bits of a float's significand and exponent.
+    struct floats {
+        int significand = 0, exponent = 0;
+    };
+    auto const bits = [](dtype d) -> floats {
+        switch (d) {
+            case float64: return {53, 11};
+            case float32: return {24, 8};
+            case float16: return {11, 5};
+            case bfloat16: return {8, 8};
+            case float8_e4m3fn:
+            case float8_e4m3fnuz: return {4, 4};
+            case float8_e5m2:
+            case float8_e5m2fnuz: return {3, 5};
+            case float8_e8m0fnu: return {1, 8};
+            default: return {};
+        }
+    };
+    if (is(wide, dtype_class::floating) && is(narrow, dtype_class::floating))
+        return size_of(wide) > size_of(narrow) &&
+               bits(wide).significand >= bits(narrow).significand &&
+               bits(wide).exponent >= bits(narrow).exponent;
+    if (is(wide, dtype_class::complex) && is(narrow, dtype_class::complex))
+        return size_of(wide) > size_of(narrow);
+    if (is(narrow, dtype_class::boolean)) return !is(wide, dtype_class::packed);
+    if (!is(wide, dtype_class::integer) || !is(narrow, dtype_class::integer)) return false;
+    auto const is_signed = [](dtype d) {
+        return d == int64 || d == int32 || d == int16 || d == int8;
+    };
+    return size_of(wide) > size_of(narrow) && (is_signed(wide) || !is_signed(narrow));
+}
+
+/// A save's direction: finds the shapes of what will be stored, makes the state of it as a load
+/// would, and inverts the pieces.
+class stored_builder {
+public:
+    stored_builder(const mapping& m, const state_types& state, const metadata* like, bool all_names)
+        : mapping_(m), state_(state), all_names_(all_names), lines_(m), like_(tensors_of(like)),
+          shapes_(like_) {}
+
+    mapped build() && {
+        for (auto const& [name, type] : state_)
+            if (auto by = lines_.find(name)) add(name, type, std::move(*by));
+        for (auto const& [name, type] : state_)
+            if (!lines_.find(name)) add_other(name, type);
+        for (auto& c : ties_) add_tie(std::move(c));
+        auto const stored = shapes_.resolved([&](const std::string& name) {
+            return state_.find(shapes_.told_by(name))->second->type;
+        });
+        for (auto const& [name, s] : stored)
+            made_.tensors[name] = {s->type, s->shape, false, {}, {}};
+        for (auto& c : claims_) invert(c, stored);
+        for (auto const& [name, t] : made_.tensors) check(name, t);
+        check_passing();
+        return std::move(made_);
+    }
+
+private:
+    /// A tensor of the state that is stored as an expression says.
+    struct claim {
+        std::string name;
+        tensor_type type;
+        expression made_of;
+        captures bound;
+        std::vector<std::string> leaves{};
+    };
+
+    void add(const std::string& name, const std::optional<tensor_type>& type, lines::made_by by) {
+        auto const& e = mapping_.lines()[by.line].made_of;
+        made_.used.insert(name);
+        auto const& n = e.node();
+        if (n.is_a(operation::leave_out)) return;
+        auto const& inner = n.is_a(operation::tie) ? n.of() : e;
+        if (!type) {
+            if (!inner.node().is_a(operation::stored))
+                complaint{name}.fail(errc::kind_mismatch, e, "a tensor", "a value");
+            return add_value(name, inner.node().name.fill(by.bound));
+        }
+        claim c{name, *type, e, std::move(by.bound)};
+        if (n.is_a(operation::tie)) return ties_.push_back(std::move(c));
+        add_claim(std::move(c));
+    }
+
+    void add_claim(claim c) {
+        c.leaves = shapes_.add(c.name, c.made_of, c.bound, c.type.shape);
+        for (auto const& leaf : c.leaves) owners_.try_emplace(leaf, c.name);
+        claims_.push_back(std::move(c));
+    }
+
+    /// What another name stores is not stored twice.
+    void add_tie(claim c) {
+        stored_shapes alone(like_);
+        auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape);
+        bool const others_have_it =
+            std::all_of(leaves.begin(), leaves.end(),
+                        [&](auto const& leaf) { return owners_.contains(leaf) || passes(leaf); });
+        if (!others_have_it) add_claim(std::move(c));
+    }
+
+    void add_value(const std::string& name, std::string stored) {
+        auto const [at, is_new] =
+            made_.values.try_emplace(std::move(stored), mapped_value{name, {}});
+        if (!is_new) at->second.equals.push_back(name);
+    }
+
+    /// A name without a line: it may follow a parameter.
+    void add_other(const std::string& name, const std::optional<tensor_type>& type) {
+        for (auto const& f : lines_.followers())
+            if (captures c; f.name.match(name, c)) {
+                made_.used.insert(name);
+                return add_follower(name, type, f, *c.find(parameter), *c.only(f.slot));
+            }
+        if (mapping_.others() == other_names::refuse)
+            throw error(errc::invalid_state,
+                        {.fqn = name,
+                         .expected = "an expression for each name of the state",
+                         .found = "none for this one"});
+        if (mapping_.others() == other_names::leave_out) made_.used.insert(name);
+    }
+
+    void add_follower(const std::string& name, const std::optional<tensor_type>& type,
+                      const follower_patterns& f, const std::string& param, const captures& slot) {
+        auto by = lines_.find(param);
+        auto const e = by ? mapping_.lines()[by->line].made_of : stored_as_it_is(param);
+        auto bound = by ? std::move(by->bound) : captures();
+        auto const p = state_.find(param);
+        bool const known = p != state_.end() && p->second;
+        if (type && (known ? p->second->shape == type->shape : type->shape.product() != 1)) {
+            auto followed = following(e, f.stored, slot);
+            claim c{name, *type, std::move(followed), std::move(bound)};
+            if (e.node().is_a(operation::tie)) return ties_.push_back(std::move(c));
+            return add_claim(std::move(c));
+        }
+        if (type && type->shape.product() != 1)
+            throw error(errc::shape_mismatch, {.fqn = name,
+                                               .expected = to_string(p->second->shape) + " as '" +
+                                                           param + "', or a single number",
+                                               .found = to_string(type->shape),
+                                               .remedy = "Set an expression for this name."});
+        for (auto const& leaf : leaves_of(name, param, e, bound)) {
+            auto c = slot;
+            c.bind(std::string(parameter), leaf);
+            add_copy(name, type, f.stored.fill(c));
+        }
+    }
+
+    /// The stored names of a parameter.
+    std::vector<std::string> leaves_of(const std::string& name, const std::string& param,
+                                       const expression& e, captures bound) {
+        auto const p = state_.find(param);
+        if (p != state_.end() && p->second)
+            return stored_shapes(like_).add(param, e, bound, p->second->shape);
+        if (e.node().is_a(operation::stored)) return {e.node().name.fill(bound)};
+        throw error(errc::invalid_state,
+                    {.fqn = name,
+                     .expected = "the parameter '" + param + "' in the state, whose stored names " +
+                                 "it follows",
+                     .found = "none"});
+    }
+
+    /// A single number is stored for each of the tensors that a parameter becomes.
+    void add_copy(const std::string& name, const std::optional<tensor_type>& type,
+                  const std::string& stored) {
+        if (!type) return add_value(name, stored);
+        auto const [at, is_new] = copies_.try_emplace(stored);
+        auto& t = at->second;
+        if (is_new)
+            t = {type->type,
+                 type->shape,
+                 false,
+                 {whole_piece(std::make_shared<source>(source{name, type->type, type->shape}))},
+                 {}};
+        else
+            t.equals.push_back(name);
+    }
+
+    void invert(claim& c, const sources& stored) {
+        evaluation evaluate(stored, c.name);
+        std::vector<std::pair<piece, double>> dropped;
+        evaluate.dropped = [&](std::vector<piece> around, double value) {
+            for (auto& p : around) dropped.emplace_back(std::move(p), value);
+        };
+        auto const made = evaluate(c.made_of, c.bound);
+        if (made.shape != c.type.shape)
+            complaint{c.name}.fail(errc::shape_mismatch, c.made_of, to_string(made.shape),
+                                   to_string(c.type.shape));
+        auto const from = std::make_shared<source>(source{c.name, c.type.type, c.type.shape});
+        for (auto const& p : made.pieces)
+            if (!p.is_constant()) add_piece(p.from->name, inverted(p, from), c);
+        for (auto const& [p, value] : dropped) {
+            if (p.is_constant()) continue;
+            auto q = inverted(p, from);
+            add_piece(p.from->name, constant_of(std::move(q), value), c);
+        }
+    }
+
+    static piece constant_of(piece p, double value) {
+        p.from = nullptr;
+        p.value = value;
+        p.source_offsets = {};
+        for (auto& a : p.axes) a.source_dim = 0, a.source_step = 0;
+        simplify(p);
+        return p;
+    }
+
+    void add_piece(const std::string& stored, piece p, const claim& c) {
+        auto& t = made_.tensors.find(stored)->second;
+        if (!p.is_constant() && !mapping_.allows_narrowing() && !holds(t.type, p.from->type))
+            complaint{c.name}.fail(errc::dtype_mismatch, c.made_of,
+                                   "a dtype with the bits of " + std::string(name_of(p.from->type)),
+                                   std::string(name_of(t.type)) + " of " + stored,
+                                   "Pass mapping::allow_narrowing() to store fewer bits.");
+        t.pieces.push_back(std::move(p));
+    }
+
+    /// No element may come from two places, and if all names are known, each must come from one.
+    void check(const std::string& name, const mapped_tensor& t) const {
+        check_apart(name, t.pieces);
+        std::int64_t covered = 0;
+        for (auto const& p : t.pieces) covered += p.volume();
+        if (!all_names_ || covered == t.shape.product()) return;
+        auto const& by = shapes_.told_by(name);
+        throw error(
+            errc::unsupported,
+            {.fqn = by,
+             .expected = "all elements of the stored tensor " + name + ", " + to_string(t.shape) +
+                         ", of which " + expression_of(by) + " is part",
+             .found = std::to_string(covered) + " of " + std::to_string(t.shape.product()) +
+                      " in the state",
+             .remedy = "Save what has the others too, or use clip with a value."});
+    }
+
+    void check_apart(const std::string& name, const std::vector<piece>& pieces) const {
+        std::vector<std::pair<box, const piece*>> sorted;
+        for (auto const& p : pieces) sorted.emplace_back(p.bounds(side::target), &p);
+        auto const d = most_divided(sorted);
+        std::sort(sorted.begin(), sorted.end(), [d](auto const& a, auto const& b) {
+            return !a.first.offsets.empty() && a.first.offsets[d] < b.first.offsets[d];
+        });
+        for (auto a = sorted.begin(); a != sorted.end(); ++a)
+            for (auto b = a + 1; b != sorted.end(); ++b) {
+                if (!b->first.offsets.empty() && b->first.offsets[d] >= a->first.end(d)) break;
+                if (!meet(*a->second, *b->second, side::target)) continue;
+                auto const& first = a->second->is_constant() ? *b->second : *a->second;
+                auto const& other = &first == a->second ? *b->second : *a->second;
+                throw error(
+                    errc::unsupported,
+                    {.fqn = first.from->name,
+                     .expected = "each element of the stored tensor " + name + " once, for " +
+                                 expression_of(first.from->name),
+                     .found = other.is_constant() ? "padding there too"
+                                                  : "'" + other.from->name + "' there too",
+                     .remedy = "Use tie for a name that has the same elements as another."});
+            }
+    }
+
+    /// The dimension in which most boxes begin at other places.
+    static std::size_t most_divided(const std::vector<std::pair<box, const piece*>>& all) {
+        std::size_t best = 0, most = 0;
+        for (std::size_t d = 0; !all.empty() && d < all.front().first.rank(); ++d) {
+            std::set<std::int64_t> starts;
+            for (auto const& [b, p] : all) starts.insert(b.offsets[d]);
+            if (starts.size() > most) {
+                most = starts.size();
+                best = d;
+            }
+        }
+        return best;
+    }
+
+    std::string expression_of(const std::string& name) const {
+        auto const line = lines_.find(name);
+        return line ? shown(mapping_.lines()[line->line].made_of) : "its parameter's expression";
+    }
+
+    bool passes(const std::string& name) const {
+        return state_.contains(name) && !made_.used.contains(name);
+    }
+
+    /// Names that pass through must not be those of something that is made.
+    void check_passing() {
+        made_.tensors.merge(copies_);
+        auto const check_one = [&](const std::string& name) {
+            if (passes(name))
+                throw error(errc::invalid_state,
+                            {.fqn = name,
+                             .expected = "one thing to be stored under this name",
+                             .found = "itself, and what an expression stores there",
+                             .remedy = "Set an expression for this name too."});
+        };
+        for (auto const& made : made_.tensors) check_one(made.first);
+        for (auto const& made : made_.values) check_one(made.first);
+    }
+
+    const mapping& mapping_;
+    const state_types& state_;
+    bool all_names_;
+    lines lines_;
+    sources like_;
+    stored_shapes shapes_;
+    std::vector<claim> claims_{}, ties_{};
+    std::map<std::string, std::string, std::less<>> owners_{};  ///< Stored name → of the state.
+    std::map<std::string, mapped_tensor, std::less<>> copies_{};
+    mapped made_{};
+};
+
+CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state, const metadata* like,
+                            bool all_names) {
+    return stored_builder(m, state, like, all_names).build();
+}
+
+}  // namespace cairn::map::detail
+
+#endif

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/mapping/mapping.hpp>
+
+#include "stored_samples.hpp"
+
+#include <cairn/mapping/detail/mapped.hpp>
+#include <cairn/mapping/expressions.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(mapped_optimizers)
+
+using namespace cairn;
+using namespace mapping_samples;
+using map::detail::to_state;
+using map::detail::to_stored;
+using names = std::vector<std::string>;
+
+namespace {
+
+mapping fused() {
+    mapping m;
+    m.set("b.{i}.qk", map::cast(map::concat(0, {map::stored("h.{i}.q"), map::stored("h.{i}.k")}),
+                                dtype::bfloat16))
+        .set("embed", map::pad(map::stored("wte", {.shape = {3, -1}}), {4, -1}, 1))
+        .follow("opt.state.{param...}.{slot}", "optimizer.state.{param...}.{slot}")
+        .follow("opt.groups.{param...}.{slot}", "optimizer.groups.{param...}.{slot}");
+    return m;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_has_the_parameters_shape_follows_its_expression) {
+    auto const made =
+        to_state(fused(), stored({{"h.0.q", {4, 2}},
+                                  {"h.0.k", {2, 2}},
+                                  {"wte", {3, 2}},
+                                  {"norm", {5}},
+                                  {"optimizer.state.h.0.q.m", {4, 2}},
+                                  {"optimizer.state.h.0.k.m", {2, 2}},
+                                  {"optimizer.state.h.0.q.step", {}},
+                                  {"optimizer.state.h.0.k.step", {}},
+                                  {"optimizer.state.wte.m", {3, 2}},
+                                  {"optimizer.state.norm.m", {5}}},
+                                 {"optimizer.groups.h.0.q.lr", "optimizer.groups.h.0.k.lr",
+                                  "optimizer.groups.norm.lr"}));
+    auto const& m = made.tensors.at("opt.state.b.0.qk.m");
+    BOOST_TEST((m.type == dtype::float32));  // not that of the parameter
+    BOOST_TEST((m.shape == index_vector{6, 2}));
+    BOOST_TEST_REQUIRE(m.pieces.size() == 2u);
+    BOOST_TEST(m.pieces[1].from->name == "optimizer.state.h.0.k.m");
+
+    auto const& embed = made.tensors.at("opt.state.embed.m");
+    BOOST_TEST((embed.shape == index_vector{4, 2}));
+    BOOST_TEST_REQUIRE(embed.pieces.size() == 2u);
+    BOOST_TEST(embed.pieces[1].value == 0);  // the parameter's padding is 1
+
+    auto const& step = made.tensors.at("opt.state.b.0.qk.step");
+    BOOST_TEST(step.shape.empty());
+    BOOST_TEST(step.pieces.at(0).from->name == "optimizer.state.h.0.q.step");
+    BOOST_TEST(step.equals == names{"optimizer.state.h.0.k.step"},
+               boost::test_tools::per_element());
+
+    // Parameters that pass through have optimizer state too.
+    BOOST_TEST(made.tensors.at("opt.state.norm.m").pieces.at(0).from->name ==
+               "optimizer.state.norm.m");
+    BOOST_TEST(made.values.at("opt.groups.norm.lr").from == "optimizer.groups.norm.lr");
+    auto const& rate = made.values.at("opt.groups.b.0.qk.lr");
+    BOOST_TEST(rate.from == "optimizer.groups.h.0.q.lr");
+    BOOST_TEST(rate.equals == names{"optimizer.groups.h.0.k.lr"}, boost::test_tools::per_element());
+    BOOST_TEST(made.used.contains("optimizer.state.h.0.k.step"));
+    BOOST_TEST(!made.used.contains("norm"));
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_may_be_stored_without_its_model) {
+    auto const made = to_state(fused(), stored({{"optimizer.state.h.0.q.m", {4, 2}},
+                                                {"optimizer.state.h.0.k.m", {2, 2}},
+                                                {"optimizer.state.h.0.q.step", {}},
+                                                {"optimizer.state.h.0.k.step", {}}}));
+    BOOST_TEST(made.tensors.size() == 2u);
+    BOOST_TEST((made.tensors.at("opt.state.b.0.qk.m").shape == index_vector{6, 2}));
+    BOOST_TEST(made.tensors.at("opt.state.b.0.qk.step").equals.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(what_has_another_shape_needs_a_line_of_its_own) {
+    auto const content = stored({{"h.0.q", {4, 2}},
+                                 {"h.0.k", {2, 2}},
+                                 {"optimizer.state.h.0.q.rows", {4}},
+                                 {"optimizer.state.h.0.k.rows", {2}}});
+    auto m = fused();
+    auto text = error_of(errc::shape_mismatch, [&] { to_state(m, content); });
+    BOOST_TEST(has(text, "'opt.state.b.0.qk.rows'"), text);
+    BOOST_TEST(has(text, "[4] of optimizer.state.h.0.q.rows"), text);
+    m.set("opt.state.b.{i}.qk.rows", map::concat(0, {map::stored("optimizer.state.h.{i}.q.rows"),
+                                                     map::stored("optimizer.state.h.{i}.k.rows")}));
+    BOOST_TEST((to_state(m, content).tensors.at("opt.state.b.0.qk.rows").shape == index_vector{6}));
+
+    text = error_of(errc::missing_key, [&] {
+        to_state(
+            fused(),
+            stored({{"h.0.q", {4, 2}}, {"h.0.k", {2, 2}}, {"optimizer.state.h.0.q.m", {4, 2}}}));
+    });
+    BOOST_TEST(has(text, "optimizer.state.h.0.k.m beside optimizer.state.h.0.q.m"), text);
+}
+
+BOOST_AUTO_TEST_CASE(saves_divide_optimizer_state_as_the_parameter) {
+    auto const all = state({{"b.0.qk", {6, 2}},
+                            {"embed", {4, 2}},
+                            {"norm", {5}},
+                            {"opt.state.b.0.qk.m", {6, 2}},
+                            {"opt.state.b.0.qk.step", {}},
+                            {"opt.state.norm.m", {5}},
+                            {"opt.groups.b.0.qk.lr", {-1}},
+                            {"opt.state.embed.m", {4, 2}}});
+    auto const back = to_stored(fused(), all);
+    BOOST_TEST((back.tensors.at("optimizer.state.h.0.q.m").shape == index_vector{3, 2}));
+    BOOST_TEST((back.tensors.at("optimizer.state.wte.m").shape == index_vector{3, 2}));
+    BOOST_TEST(back.tensors.at("optimizer.state.h.0.q.step").pieces.at(0).from->name ==
+               "opt.state.b.0.qk.step");
+    BOOST_TEST(back.tensors.contains("optimizer.state.h.0.k.step"));
+    BOOST_TEST(back.values.at("optimizer.groups.h.0.k.lr").from == "opt.groups.b.0.qk.lr");
+    BOOST_TEST((back.tensors.at("optimizer.state.norm.m").shape == index_vector{5}));
+    BOOST_TEST(!back.used.contains("norm"));
+
+    auto const text = error_of(errc::shape_mismatch, [&] {
+        to_stored(fused(), state({{"b.0.qk", {6, 2}}, {"opt.state.b.0.qk.rows", {6}}}));
+    });
+    BOOST_TEST(has(text, "'opt.state.b.0.qk.rows'"), text);
+}
+
+BOOST_AUTO_TEST_CASE(single_numbers_of_parameters_that_become_one_must_be_equal) {
+    mapping m;
+    m.set("gate", map::part(map::stored("gu"), 0, 0, 2))
+        .set("up", map::part(map::stored("gu"), 0, 1, 2))
+        .follow("{param...}/{slot}", "{param...}/{slot}");
+    auto const back = to_stored(m, state({{"gate", {2, 2}},
+                                          {"up", {2, 2}},
+                                          {"gate/step", {}},
+                                          {"up/step", {}},
+                                          {"gate/lr", {-1}},
+                                          {"up/lr", {-1}}}));
+    BOOST_TEST(back.tensors.at("gu/step").equals == names{"up/step"},
+               boost::test_tools::per_element());
+    BOOST_TEST(back.values.at("gu/lr").equals == names{"up/lr"}, boost::test_tools::per_element());
+    auto const made = to_state(m, stored({{"gu", {4, 2}}, {"gu/step", {}}}, {"gu/lr"}));
+    BOOST_TEST(made.tensors.at("up/step").pieces.at(0).from->name == "gu/step");
+    BOOST_TEST(made.values.at("gate/lr").from == "gu/lr");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

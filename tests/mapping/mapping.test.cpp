@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/mapping/mapping.hpp>
+
+#include "stored_samples.hpp"
+
+#include <cairn/mapping/detail/mapped.hpp>
+#include <cairn/mapping/detail/name_pattern.hpp>
+#include <cairn/mapping/expressions.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(mappings)
+
+using namespace cairn;
+using namespace mapping_samples;
+using map::detail::captures;
+using map::detail::name_pattern;
+using map::detail::to_state;
+
+namespace {
+
+/// The captures of a name as `a=1 b=2`, or `no`.
+std::string matched(const char* pattern, const char* name) {
+    name_pattern const p(pattern);
+    captures c;
+    if (!p.match(name, c)) return "no";
+    std::string text;
+    for (auto const& capture : p.names()) text += capture + "=" + *c.find(capture) + " ";
+    BOOST_TEST(p.fill(c) == name);
+    return text;
+}
+
+std::vector<std::string> names_of(const map::detail::mapped& m) {
+    std::vector<std::string> all;
+    for (auto const& t : m.tensors) all.push_back(t.first);
+    return all;
+}
+
+using names = std::vector<std::string>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(captures_stand_for_parts_of_names) {
+    BOOST_TEST(matched("a.{i}.w", "a.12.w") == "i=12 ");
+    BOOST_TEST(matched("a.{i}.w", "a.1.2.w") == "no");
+    BOOST_TEST(matched("a.{i}.w", "a..w") == "no");
+    BOOST_TEST(matched("a.{i}.w", "a.1.w.x") == "no");
+    BOOST_TEST(matched("{all...}.w", "a.1.2.w") == "all=a.1.2 ");
+    BOOST_TEST(matched("s.{p...}.{k}", "s.a.b.c") == "p=a.b k=c ");
+    BOOST_TEST(matched("w{i}x{j}", "w1x2x3") == "i=1 j=2x3 ");
+    BOOST_TEST(matched("{i}.{i}", "1.1") == "i=1 ");
+    BOOST_TEST(matched("{i}.{i}", "1.2") == "no");
+    BOOST_TEST(matched("a{{b}}", "a{b}") == "");
+    for (auto const* bad : {"", "a{", "a}", "{}", "{a}{b}", "{a b}", "{...}"})
+        BOOST_TEST(error_of(errc::invalid_argument, [&] { name_pattern p(bad); }) != "no error",
+                   bad);
+}
+
+BOOST_AUTO_TEST_CASE(each_name_is_made_by_the_first_line_that_matches) {
+    mapping m;
+    m.set("b.0.w", map::transpose(map::stored("h.0.w")))
+        .set("b.{i}.w", map::stored("h.{i}.w"))
+        .set("{rest...}", map::stored("h.{rest...}"));
+    auto const made =
+        to_state(m, stored({{"h.0.w", {2, 3}}, {"h.1.w", {2, 3}}, {"h.n", {4}}, {"x", {5}}}));
+    // The last line makes more names of those that others use.
+    BOOST_TEST(names_of(made) == (names{"0.w", "1.w", "b.0.w", "b.1.w", "n"}),
+               boost::test_tools::per_element());
+    BOOST_TEST((made.tensors.at("b.0.w").shape == index_vector{3, 2}));
+    BOOST_TEST((made.tensors.at("b.1.w").shape == index_vector{2, 3}));
+    BOOST_TEST(made.used.contains("h.n"));
+    BOOST_TEST(!made.used.contains("x"));
+}
+
+BOOST_AUTO_TEST_CASE(experts_are_stacked_and_unstacked) {
+    mapping m;
+    m.set("b.{i}.w", map::stack("e", map::stored("l.{i}.experts.{e}.w")))
+        .set("x.{i}.{e}", map::unstack(map::stored("y.{i}"), "{e}"));
+    auto const made = to_state(m, stored({{"l.0.experts.0.w", {2, 3}},
+                                          {"l.0.experts.1.w", {2, 3}},
+                                          {"l.1.experts.0.w", {2, 3}},
+                                          {"y.7", {2, 5}}}));
+    BOOST_TEST(names_of(made) == (names{"b.0.w", "b.1.w", "x.7.0", "x.7.1"}),
+               boost::test_tools::per_element());
+    BOOST_TEST((made.tensors.at("b.0.w").shape == index_vector{2, 2, 3}));
+    BOOST_TEST((made.tensors.at("b.1.w").shape == index_vector{1, 2, 3}));
+    BOOST_TEST((made.tensors.at("x.7.1").shape == index_vector{5}));
+    BOOST_TEST((made.tensors.at("x.7.1").pieces.at(0).source_offsets == index_vector{1, 0}));
+
+    auto const text = error_of(errc::missing_key, [&] {
+        to_state(m, stored({{"l.0.experts.0.w", {2, 3}}, {"l.0.experts.2.w", {2, 3}}}));
+    });
+    BOOST_TEST(has(text, "b.0.w"), text);
+    BOOST_TEST(has(text, "without 1"), text);
+}
+
+BOOST_AUTO_TEST_CASE(twelve_experts_are_in_the_order_of_their_numbers) {
+    metadata m;
+    for (int e = 0; e < 12; ++e)
+        m.entries.emplace("e." + std::to_string(e), tensor_metadata{dtype::float32, {1}});
+    auto const made = to_state(mapping().set("w", map::stack("e", map::stored("e.{e}"))), m);
+    auto const& pieces = made.tensors.at("w").pieces;
+    BOOST_TEST_REQUIRE(pieces.size() == 12u);
+    for (std::size_t e = 0; e < 12; ++e) {
+        BOOST_TEST(pieces[e].from->name == "e." + std::to_string(e));
+        BOOST_TEST(pieces[e].target_offsets[0] == static_cast<std::int64_t>(e));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(other_names_pass_or_are_left_out_or_refused) {
+    auto const content = stored({{"a", {1}}, {"b", {1}}}, {"v"});
+    mapping m;
+    m.rename("x", "a");
+    BOOST_TEST(!to_state(m, content).used.contains("b"));
+    m.others(other_names::leave_out);
+    BOOST_TEST(to_state(m, content).used.contains("b"));
+    BOOST_TEST(to_state(m, content).used.contains("v"));
+    m.others(other_names::refuse);
+    auto const text = error_of(errc::unexpected_key, [&] { to_state(m, content); });
+    BOOST_TEST(has(text, "'b'"), text);
+}
+
+BOOST_AUTO_TEST_CASE(values_are_renamed) {
+    mapping m;
+    m.rename("step", "global_step");
+    auto const made = to_state(m, stored({}, {"global_step"}));
+    BOOST_TEST(made.values.at("step").from == "global_step");
+    BOOST_TEST(made.used.contains("global_step"));
+}
+
+BOOST_AUTO_TEST_CASE(errors_name_the_name_the_expression_and_shapes) {
+    auto const fails = [](errc code, const map::expression& e) {
+        return error_of(code, [&] {
+            to_state(mapping().set("made", e), stored({{"a", {4, 6}}, {"b", {5, 6}}, {"v", {3}}}));
+        });
+    };
+    auto const a = map::stored("a"), b = map::stored("b"), v = map::stored("v");
+    struct one {
+        errc code;
+        map::expression e;
+        std::vector<const char*> words;
+    };
+    std::vector<one> const all{
+        {errc::missing_key, map::stored("none"), {"stored tensor none"}},
+        {errc::shape_mismatch, map::concat(1, {a, b}), {"[4, 6]", "[5, 6]", "part 1"}},
+        {errc::shape_mismatch, map::concat(0, {a, b}, {1, 1}), {"[1, 1]", "[4, 5]"}},
+        {errc::dtype_mismatch,
+         map::concat(0, {a, map::cast(b, dtype::bfloat16)}),
+         {"float32", "bfloat16"}},
+        {errc::shape_mismatch, map::transpose(v), {"dimension 1", "1 dimensions"}},
+        {errc::shape_mismatch, map::permute(v, {1, 0}), {"2 dimensions", "[3]"}},
+        {errc::shape_mismatch, map::slice(a, 0, 2, 5), {"at least 5", "[4, 6]"}},
+        {errc::shape_mismatch, map::part(a, 1, 0, 4), {"multiple of 4", "[4, 6]"}},
+        {errc::shape_mismatch, map::unstack(v, 3), {"at least 4", "[3]"}},
+        {errc::shape_mismatch, map::split_dim(v, 0, {2, -1}), {"[2, -1]", "[3]"}},
+        {errc::shape_mismatch, map::merge_dims(v, 0, {-1, -1}), {"[-1, -1]", "[3]"}},
+        {errc::shape_mismatch, map::pad(a, {3, -1}), {"no more than [3, -1]", "[4, 6]"}},
+        {errc::shape_mismatch, map::clip(a, {5, -1}), {"no less than [5, -1]", "[4, 6]"}},
+        {errc::shape_mismatch, map::stored("a", {.shape = {-1, 7}}), {"[-1, 7]", "[4, 6]"}},
+    };
+    for (auto const& [code, e, words] : all) {
+        auto const text = fails(code, e);
+        BOOST_TEST(has(text, "'made'"), text);
+        BOOST_TEST(has(text, to_string(e).c_str()), text);
+        for (auto const* w : words) BOOST_TEST(has(text, w), text << " lacks " << w);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_fits_no_tensor_is_refused_at_once) {
+    auto const a = map::stored("a");
+    auto const refused = [](auto&& f) { return error_of(errc::invalid_argument, f); };
+    std::vector<std::string> const texts{
+        refused([&] { map::concat(0, {}); }),
+        refused([&] {
+            map::concat(0, {a}, {1, 2});
+        }),
+        refused([&] { map::interleave(0, 0, {a}); }),
+        refused([&] { map::stack("e", a); }),
+        refused([&] { map::unstack(a, "x"); }),
+        refused([&] { map::slice(a, 0, 2, 1); }),
+        refused([&] { map::part(a, 0, 2, 2); }),
+        refused([&] {
+            map::permute(a, {0, 2});
+        }),
+        refused([&] {
+            map::split_dim(a, 0, {-1, -1});
+        }),
+        refused([&] { map::pad(a, {0}); }),
+        refused([&] { map::cast(map::cast(a, dtype::float32), dtype::float64); }),
+        refused([&] { mapping().set("x", map::stored("a.{i}")); }),
+        refused([&] { mapping().set("x.{i}", a); }),
+        refused([&] {
+            mapping().set("x.{i}.{j}",
+                          map::concat(0, {map::stored("a.{i}"), map::stored("b.{j}")}));
+        }),
+        refused([&] { mapping().set("x", map::transpose(map::leave_out())); }),
+        refused([&] { mapping().set("x", map::stack("e", map::stack("e", map::stored("{e}")))); }),
+        refused([&] { mapping().follow("a.{slot}", "b.{slot}"); }),
+        refused([&] { mapping().follow("a.{param...}.{slot}", "b.{param...}"); }),
+    };
+    for (auto const& text : texts) {
+        BOOST_TEST(text != "no error");
+        BOOST_TEST(!has(text, "another error"), text);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_missing_is_constant) {
+    mapping m;
+    m.set("b.{i}.bias", map::constant_like(map::unstack(map::stored("h.{i}.w"), 0, 1), 0.5))
+        .set("mask", map::constant(-1, {2}, dtype::int64))
+        .set("b.{i}.w", map::stored("h.{i}.w"))
+        .set("unknown", map::leave_out());
+    auto const made = to_state(m, stored({{"h.0.w", {4, 3}}}));
+    BOOST_TEST(names_of(made) == (names{"b.0.bias", "b.0.w", "mask"}),
+               boost::test_tools::per_element());
+    BOOST_TEST((made.tensors.at("b.0.bias").shape == index_vector{4}));
+    BOOST_TEST(made.tensors.at("b.0.bias").pieces.at(0).value == 0.5);
+    BOOST_TEST((made.tensors.at("mask").type == dtype::int64));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
