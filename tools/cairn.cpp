@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
         ->needs(dequantise);
 
     auto* const map_command = app.add_subcommand("map", "check a mapping with a checkpoint");
-    map_command->add_flag("--check", "names, shapes and dtypes (the default)");
+    bool checks = true;
+    map_command->add_flag("--check", checks, "names, shapes and dtypes (the default)");
     map_command->add_option("FILE", map, "the file of the mapping")->required();
     map_command->add_option("SRC", a, "a checkpoint: a directory, or a file")->required();
 

@@ -28,7 +28,7 @@ LAYOUTS = pathlib.Path(sys.argv[1]).resolve() / "tests/interchange/layouts"
 HEADS, KV, LAYERS, EXPERTS, WORDS = 4, 2, 2, 3, 32
 SIZES = dict(vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=LAYERS,
              num_attention_heads=HEADS, num_key_value_heads=KV)
-MOE = dict(SIZES, moe_intermediate_size=12, head_dim=4, num_experts=EXPERTS)
+MOE = dict(SIZES, moe_intermediate_size=12, head_dim=4, num_experts=EXPERTS, num_experts_per_tok=2)
 
 
 def stored(directory):

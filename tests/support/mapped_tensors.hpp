@@ -73,7 +73,7 @@ public:
                         return interleaved(shape, dim, g, depth);
                     break;
                 case 3:
-                    if (shape[dim] < 5) return stacked(shape, dim);
+                    if (shape[dim] < 5 && (!inverts_ || hidden_ == 0)) return stacked(shape, dim);
                     break;
                 case 4:
                     if (rank > 1 && dim + 1 < shape.size()) return split(shape, dim, depth);
@@ -250,7 +250,9 @@ private:
     }
     expected_tensor padded(const index_vector& shape, std::size_t dim, int depth) {
         auto const n = pick(1, shape[dim] - 1);
+        ++hidden_;
         auto e = make(with(shape, dim, n), depth - 1);
+        --hidden_;
         dense what(shape, padding);
         for_each_index(e.what.shape, [&](const index_vector& i) { what.at(i) = e.what.at(i); });
         return {map::pad(std::move(e.how), unknown(shape, dim, shape[dim]), padding),
@@ -258,7 +260,9 @@ private:
     }
     expected_tensor clipped(const index_vector& shape, std::size_t dim, int depth) {
         auto const more = shape[dim] + pick(1, 2);
+        ++hidden_;
         auto e = make(with(shape, dim, more), depth - 1);
+        --hidden_;
         auto what = e.what.made(shape, [](const index_vector& i) { return i; });
         return {map::clip(std::move(e.how), unknown(shape, dim, shape[dim]), dropped),
                 std::move(what)};
@@ -303,6 +307,8 @@ private:
 
     std::mt19937& random_;
     bool inverts_;
+    /// A state does not tell how many tensors are stacked there.
+    int hidden_ = 0;
     bool wide_ = false;  ///< What is made now is converted.
     double last_ = 0;
 };
