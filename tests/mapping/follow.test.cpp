@@ -83,6 +83,13 @@ BOOST_AUTO_TEST_CASE(an_optimizer_may_be_stored_without_its_model) {
     BOOST_TEST(made.tensors.size() == 2u);
     BOOST_TEST((made.tensors.at("opt.state.b.0.qk.m").shape == index_vector{6, 2}));
     BOOST_TEST(made.tensors.at("opt.state.b.0.qk.step").equals.size() == 1u);
+
+    mapping m;
+    m.set("e.{e}", map::unstack(map::stored("experts"), "{e}"))
+        .follow("o.{param...}.{s}", "p.{param...}.{s}");
+    auto const experts = to_state(m, stored({{"p.experts.m", {3, 2}}, {"p.experts.step", {}}}));
+    BOOST_TEST(experts.tensors.size() == 6u);
+    BOOST_TEST((experts.tensors.at("o.e.2.m").pieces.at(0).source_offsets == index_vector{2, 0}));
 }
 
 BOOST_AUTO_TEST_CASE(what_has_another_shape_needs_a_line_of_its_own) {

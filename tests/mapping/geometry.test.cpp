@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense.hpp"
 #include "random_expression.hpp"
+#include "stored_samples.hpp"
 
 #include "support/sanitized.hpp"
 
@@ -134,6 +135,54 @@ BOOST_AUTO_TEST_CASE(random_expressions_agree_with_whole_arrays) {
     }
     BOOST_TEST_MESSAGE("pieces of one tensor: at most " << largest);
     BOOST_TEST(largest > 8);
+}
+
+BOOST_AUTO_TEST_CASE(a_range_of_a_merged_dimension_is_in_few_pieces) {
+    // Three axes: a range that begins and ends within the innermost one has 2 * 3 - 1 parts.
+    auto const e = map::merge_dims(map::permute(map::stored("x"), {2, 1, 0}), 0, {-1, -1, -1});
+    oracle::arrays stored;
+    stored.emplace("x", oracle::dense({4, 4, 4}));
+    map::detail::captures none;
+    auto const all = sources_of(stored);
+    auto const made = map::detail::evaluation(all, "made")(e, none);
+    BOOST_TEST_REQUIRE(made.pieces.size() == 1u);
+    BOOST_TEST(made.pieces[0].axes.size() == 3u);
+    std::vector<piece> parts;
+    cut(made.pieces[0], side::target, box({7}, {50}), parts);
+    BOOST_TEST(parts.size() == 5u);
+    // What is divided and merged again is one axis.
+    auto const again = map::merge_dims(map::split_dim(map::stored("x"), 0, {2, 2}), 0, {2, 2});
+    auto const as_it_was = map::detail::evaluation(all, "made")(again, none);
+    BOOST_TEST_REQUIRE(as_it_was.pieces.size() == 1u);
+    BOOST_TEST((as_it_was.pieces[0] == whole_piece(all.at("x"))));
+}
+
+BOOST_AUTO_TEST_CASE(dimensions_that_fit_badly_are_refused) {
+    oracle::arrays stored;
+    stored.emplace("x", oracle::dense({2053, 3}));
+    auto const e =
+        map::split_dim(map::merge_dims(map::transpose(map::stored("x")), 0, {-1, -1}), 0, {-1, 3});
+    map::detail::captures none;
+    auto const all = sources_of(stored);
+    auto const text = mapping_samples::error_of(
+        errc::unsupported, [&] { map::detail::evaluation(all, "made")(e, none); });
+    BOOST_TEST(mapping_samples::has(text, "'made'"), text);
+    BOOST_TEST(mapping_samples::has(text, "split_dim("), text);
+}
+
+BOOST_AUTO_TEST_CASE(pieces_meet_where_they_have_an_element_in_common) {
+    // Every second row, of which one piece begins a row later.
+    auto const x =
+        std::make_shared<map::detail::source>(map::detail::source{"x", dtype::float32, {4}});
+    auto even = whole_piece(x);
+    even.axes[0].target_step = 2;
+    auto odd = even, far = even;
+    odd.target_offsets[0] = 1;
+    far.target_offsets[0] = 6;
+    BOOST_TEST(!meet(even, odd, side::target));
+    BOOST_TEST(meet(even, odd, side::source));
+    BOOST_TEST(meet(even, far, side::target));
+    BOOST_TEST(!meet(odd, far, side::target));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(errors_have_line_and_column) {
         {"\"a\" \"b\"", "`=`", "line 1, column 5"},
         {"\"a\" =\n  7", "an operation, or a name in quotes", "line 2, column 3"},
         {"\"a\" = twist(\"b\")", "an operation", "line 1, column 7"},
-        {"\"a\" = transpose(\"b\", 0", "`)`", "line 1, column 22"},
+        {"\"a\" = transpose(\"b\", 0", "`)`", "line 1, column 23"},
         {"\"a\" = transpose()", "1 to 3 arguments", "line 1, column 7"},
         {"\"a\" = cast(\"b\", float33)", "a dtype", "line 1, column 17"},
         {"\"a\" = slice(\"b\", 0, 3, 2)", "0 <= begin <= end", "line 1, column 7"},

@@ -15,7 +15,8 @@ PROGRAMS = {name: (f"tests/{folder}/test_{name}", []) for name, folder in {
     "catalog": "catalog", "checkpointer": "checkpointer", "comm": "comm",
     "convert": "convert",
     "corruption": "storage", "detail": "detail",
-    "format": "format", "integration": "integration", "load": "load", "memory": "memory",
+    "format": "format", "integration": "integration", "load": "load", "mapping": "mapping",
+    "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
     "planner": "planner", "s3": "object_store", "save": "save", "storage": "storage",
     "system_calls": "storage", "tensor": "tensor", "tools": "tools"}.items()}

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
+#include <cairn/mapping/detail/evaluation.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace cairn::map::detail {
+
+/// The tensors of a checkpoint.
+CAIRN_DECL sources tensors_of(const metadata& m);
 
 /// A tensor that is made of others. Elements of another dtype than its own are converted.
 struct mapped_tensor {

@@ -22,15 +22,21 @@
 
 namespace cairn::map::detail {
 
+CAIRN_DECL sources tensors_of(const metadata& m) {
+    sources all;
+    for (auto const& [name, entry] : m.entries)
+        if (auto const* const t = std::get_if<tensor_metadata>(&entry))
+            all.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
+    return all;
+}
+
 /// A load's direction: goes through the lines, and for each through the stored names that match.
 class state_builder {
 public:
     state_builder(const mapping& m, const metadata& stored, findings* found)
-        : mapping_(m), stored_(stored), lines_(m), found_(found) {
+        : mapping_(m), stored_(stored), lines_(m), found_(found), tensors_(tensors_of(stored)) {
         slots_.resize(lines_.followers().size());
         for (auto const& [name, entry] : stored.entries) {
-            if (auto const* const t = std::get_if<tensor_metadata>(&entry))
-                tensors_.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
             names_.insert(name);
             for (std::size_t f = 0; f < slots_.size(); ++f)
                 if (captures c; lines_.followers()[f].stored.match(name, c)) {
@@ -102,8 +108,7 @@ private:
             for_each_expression(mapping_.lines()[i].made_of, [&](const expression& e) {
                 auto const& n = e.node();
                 if (!n.is_a(operation::unstack) || !n.name.has(capture)) return;
-                auto c = bound;
-                auto const shape = evaluation(tensors_, mapping_.lines()[i].name)(n.of(), c).shape;
+                auto const shape = shape_of(n.of(), bound, mapping_.lines()[i].name);
                 auto const d = complaint{mapping_.lines()[i].name}.dim(e, n.dim, shape.size());
                 for (std::int64_t index = 0; index < shape[d]; ++index) {
                     auto more = bound;
@@ -112,6 +117,20 @@ private:
                 }
             });
         return after;
+    }
+
+    /// The shape of an operand; where an optimizer is stored without its model, that of its state.
+    index_vector shape_of(const expression& e, captures bound, const std::string& name) const {
+        auto const leaves = leaf_names(e, bound, names_);
+        for (std::size_t f = 0; !all_stored(leaves) && f < slots_.size(); ++f)
+            if (auto const slots = slots_[f].find(leaves.front()); slots != slots_[f].end())
+                for (auto const& slot : slots->second) {
+                    auto const followed = following(e, lines_.followers()[f].stored, slot);
+                    auto const all = leaf_names(followed, bound, tensors_);
+                    if (!all.empty() && stored_.tensor(all.front())->shape.product() != 1)
+                        return evaluation(tensors_, name)(followed, bound).shape;
+                }
+        return evaluation(tensors_, name)(e, bound).shape;
     }
 
     void make(std::size_t i, const captures& bound) {
@@ -247,7 +266,7 @@ private:
     const metadata& stored_;
     lines lines_;
     findings* found_;
-    sources tensors_{};
+    sources tensors_;
     std::set<std::string, std::less<>> names_{};
     /// For each follower, what is stored beside each parameter.
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};

@@ -20,19 +20,9 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace cairn::map::detail {
-
-CAIRN_DECL sources tensors_of(const metadata* m) {
-    sources all;
-    if (m == nullptr) return all;
-    for (auto const& [name, entry] : m->entries)
-        if (auto const* const t = std::get_if<tensor_metadata>(&entry))
-            all.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
-    return all;
-}
 
 CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
     using enum dtype;
@@ -75,8 +65,8 @@ CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
 class stored_builder {
 public:
     stored_builder(const mapping& m, const state_types& state, const metadata* like, bool all_names)
-        : mapping_(m), state_(state), all_names_(all_names), lines_(m), like_(tensors_of(like)),
-          shapes_(like_) {}
+        : mapping_(m), state_(state), all_names_(all_names), lines_(m),
+          like_(like != nullptr ? tensors_of(*like) : sources()), shapes_(like_) {}
 
     mapped build() && {
         for (auto const& [name, type] : state_)
