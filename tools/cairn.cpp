@@ -19,13 +19,14 @@ int main(int argc, char** argv) {
         "removes leftovers; "
         "starts a program as several ranks."};
     app.require_subcommand(1);
-    std::string a, b, fqn;
+    std::string a, b, fqn, map;
     bool json = false, raw = false, dry_run = false, changes = false;
 
     auto* const ls = app.add_subcommand(
         "ls", "list names, dtypes, shapes, chunks, bytes and files; or several checkpoints");
     ls->add_option("PLACE", a, "directory of a checkpoint, or of checkpoints")->required();
     ls->add_flag("--json", json, "print one JSON list");
+    ls->add_option("--map", map, "the file of a mapping, whose names are listed");
 
     auto* const cat = app.add_subcommand("cat", "print one tensor or value as JSON");
     cat->add_option("CKPT", a, "directory of a checkpoint")->required();
@@ -87,6 +88,11 @@ int main(int argc, char** argv) {
         s->add_option("--only", conversion.only, "only names that match, as 'model.*'");
         s->add_option("--skip", conversion.skip, "no names that match");
         s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
+        auto* const mapping = s->add_option("--map", conversion.map,
+                                            "the file of a mapping, whose names are written");
+        s->add_flag("--map-back", conversion.map_back,
+                    "SRC has the names of the mapping; those that they are made of are written")
+            ->needs(mapping);
         s->add_flag("--dry-run", conversion.dry_run, "only print what would be written");
     }
     convert
@@ -110,6 +116,12 @@ int main(int argc, char** argv) {
         ->delimiter(',')
         ->expected(2)
         ->needs(dequantise);
+
+    auto* const map_command = app.add_subcommand("map", "check a mapping with a checkpoint");
+    bool checks = true;
+    map_command->add_flag("--check", checks, "names, shapes and dtypes (the default)");
+    map_command->add_option("FILE", map, "the file of the mapping")->required();
+    map_command->add_option("SRC", a, "a checkpoint: a directory, or a file")->required();
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");
@@ -143,13 +155,14 @@ int main(int argc, char** argv) {
     }
     try {
         int const code = [&] {
-            if (ls->parsed()) return tool::ls(a, json);
+            if (ls->parsed()) return tool::ls(a, json, map);
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
             if (stats->parsed()) return tool::stats(a, json, most_bins);
             if (report->parsed()) return tool::report(page);
             if (gc->parsed()) return tool::gc(a, dry_run);
             if (diff->parsed()) return tool::diff(a, b, changes);
+            if (map_command->parsed()) return tool::map(map, a);
             if (start->parsed()) return tool::launch(launch);
             return tool::convert(conversion);
         }();

@@ -183,7 +183,11 @@ inline std::vector<cairn::box> row_pieces(std::vector<const cairn::tensor_metada
 }
 
 /// @param place  A checkpoint, or a directory of checkpoints.
-int ls(const std::string& place, bool as_json);
+/// @param map    The file of a mapping, whose names are listed; empty: those that are stored.
+int ls(const std::string& place, bool as_json, const std::string& map);
+/// Says what is odd about a mapping of a checkpoint.
+/// @param file  Of the mapping.
+int map(const std::string& file, const std::string& checkpoint);
 int list_directory(const std::string& directory, bool as_json);
 int gc(const std::string& place, bool dry_run);
 int cat(const std::string& checkpoint, const std::string& fqn, bool raw);
@@ -208,6 +212,8 @@ struct conversion {
     std::uint64_t max_file_size = 0;    ///< 0: the writer's.
     std::vector<std::string> prefer{};  ///< Patterns of names, of those of tied weights.
     bool checksums = false;             ///< In files of safetensors.
+    std::string map{};                  ///< The file of a mapping; empty: names stay.
+    bool map_back = false;
 };
 int convert(const conversion& c);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "beside.hpp"
 #include "checkpoint.hpp"
+#include "mapping.hpp"
 
 #include <cairn/convert.hpp>
 #include <cairn/observe/progress_line.hpp>
@@ -33,6 +34,7 @@ bool matches(std::string_view fqn, const std::vector<std::string>& patterns) {
 cairn::convert_options options_of(const conversion& c) {
     cairn::convert_options o;
     o.dim = c.dim;
+    o.map_back = c.map_back;
     if (!c.dtype.empty()) {
         o.floats_as = cairn::dtype_from_name(c.dtype);
         if (!o.floats_as || cairn::info(*o.floats_as).kind != cairn::dtype_class::floating)
@@ -51,7 +53,7 @@ cairn::convert_options options_of(const conversion& c) {
     return o;
 }
 
-/// The metadata of the tensors that are converted.
+/// The metadata of the source.
 cairn::metadata source_of(const conversion& c, const cairn::convert_options& o) {
     if (!o.dequantise) return read_metadata(c.from);
     cairn::dequantising_reader reader(store_of(c.from), *o.dequantise);
@@ -109,11 +111,14 @@ struct findings {
 template <class Writer>
 findings run(const conversion& c, const cairn::convert_options& options, Writer&& writer) {
     cairn::progress_line const progress;
+    auto const names = c.map.empty() ? cairn::mapping() : read_mapping(c.map);
     cairn::convert_source const from(store_of(c.from), c.from);
     std::mutex together;
     findings all;
     cairn::run_ranks(c.ranks, [&](cairn::thread_group::member& me) {
-        auto const r = cairn::convert(from, c.to, options, me, writer(), progress);
+        auto const r = c.map.empty()
+                           ? cairn::convert(from, c.to, options, me, writer(), progress)
+                           : cairn::convert(from, c.to, options, me, writer(), progress, names);
         std::lock_guard const lock(together);
         all.unchecked.insert(r.unverified.begin(), r.unverified.end());
         all.left_out.insert(r.left_out.begin(), r.left_out.end());
@@ -160,7 +165,7 @@ int convert(const conversion& c) {
     auto const options = options_of(c);
     auto const m = source_of(c, options);
     if (c.dry_run) {
-        describe(m, options);
+        describe(c.map.empty() ? m : mapped(m, c.map, c.map_back), options);
         return fine;
     }
     beside others(c.from, m, c.dequantise);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.hpp"
 #include "json.hpp"
+#include "mapping.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,13 @@ namespace tool {
 
 using cairn::terminal_text;
 
-int ls(const std::string& checkpoint, bool as_json) {
+int ls(const std::string& checkpoint, bool as_json, const std::string& map) {
     bool const may_be_many =
         is_url(checkpoint) ? !is_file(checkpoint) : std::filesystem::is_directory(checkpoint);
     if (may_be_many && store_of(checkpoint).at(checkpoint).tag(".metadata").text.empty())
         if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
             return code;
-    auto const m = read_metadata(checkpoint);
+    auto const m = map.empty() ? read_metadata(checkpoint) : mapped(read_metadata(checkpoint), map);
     bool first = true;
     if (as_json) std::cout << "[";
     for (auto const& [fqn, entry] : m.entries) {
@@ -33,7 +34,8 @@ int ls(const std::string& checkpoint, bool as_json) {
             shape = to_string(t->shape);
             chunks = t->chunks.size();
             bytes = static_cast<std::uint64_t>(t->shape.product()) * cairn::size_of(t->type);
-            for (auto const& c : t->chunks) files.insert(c.at.file);
+            for (auto const& c : t->chunks)
+                if (!c.at.file.empty()) files.insert(c.at.file);
         } else {
             auto const& v = std::get<cairn::value_metadata>(entry);
             bytes = bytes_of(m, v);
@@ -76,7 +78,7 @@ int ls(const std::string& checkpoint, bool as_json) {
     }
     if (as_json)
         std::cout << "\n]\n";
-    else if (!m.save_id.empty() && !read_save_facts(checkpoint).torch_metadata)
+    else if (map.empty() && !m.save_id.empty() && !read_save_facts(checkpoint).torch_metadata)
         std::cout << only_cairn;
     return fine;
 }

@@ -14,6 +14,7 @@
 #include <cairn/completion.hpp>
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
@@ -39,7 +40,9 @@ namespace cairn {
 
 /// A part of a checkpointer besides its communicator and store.
 template <class T>
-concept CheckpointerPart = MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>>;
+concept CheckpointerPart =
+    MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>> ||
+    std::same_as<std::remove_cvref_t<T>, mapping>;
 
 namespace detail {
 
@@ -101,7 +104,8 @@ public:
     /// @param directory  Of checkpoints; it need not exist. The same on every rank.
     /// @param parts      Of every save and load: a `MemorySpace` for each kind of device that
     ///                   tensors are on (moved in, copied, or, if it is an lvalue that cannot be
-    ///                   copied, borrowed), and any number of `EventSink`s, which are copied.
+    ///                   copied, borrowed), and any number of `EventSink`s and a @ref mapping,
+    ///                   which are copied.
     /// @throws error on every rank if the options of any rank are not valid
     template <class Comm, CheckpointerPart... Parts>
         requires Communicator<std::remove_cvref_t<Comm>>
@@ -295,7 +299,8 @@ public:
         requires Savable<State>
     checkpoint_plan plan(State&& state) {
         core_->prepare_plan();
-        return core_->plan(detail::flattened_or_error(state));
+        detail::flattened_or_error flat(state);
+        return core_->plan(flat);
     }
 
     /// Plans as `plan`, and allocates the memory for copies now, on all ranks, so that the first
@@ -305,7 +310,8 @@ public:
         requires Savable<State>
     checkpoint_plan reserve(State&& state) {
         core_->prepare_plan();
-        return core_->reserve(detail::flattened_or_error(state));
+        detail::flattened_or_error flat(state);
+        return core_->reserve(flat);
     }
 
     /// Returns the newest checkpoint that this run has uploaded (`checkpointer_options::upload`),
@@ -333,7 +339,8 @@ private:
             auto kept = store_of(std::forward<Store>(store));
             return std::make_unique<core>(
                 core::parts{std::move(lane), alone, std::move(directory), std::move(kept),
-                            std::move(spaces), std::move(sinks)},
+                            std::move(spaces), std::move(sinks),
+                            detail::mapping_in(std::tie(std::as_const(parts)...))},
                 std::move(options));
         });
     }

@@ -7,8 +7,10 @@
 #include <cairn/convert/options.hpp>
 #include <cairn/save.hpp>
 #include <cairn/state/state_dict.hpp>
+#include <cairn/verb/detail/parts.hpp>
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -38,7 +40,8 @@ int ranks_of(const Part& part) {
 /// @param to       The checkpoint to write, as for @ref save.
 /// @param parts    As for @ref save, except planners and memory spaces: a `Communicator`, a
 ///                 `StorageWriter` of the target's format, or an `ObjectStore` (PyTorch's format
-///                 over it), and `EventSink`s. Without a communicator one process converts.
+///                 over it), and `EventSink`s; a @ref mapping, whose names and shapes are written
+///                 (see `convert_options::map_back`). Without a communicator one process converts.
 /// @return This rank's report.
 /// @throws error as @ref save and @ref load; the target is then what it was before
 ///
@@ -52,7 +55,8 @@ convert_report convert(convert_source from, checkpoint_id to, convert_options op
     ((ranks = std::max(ranks, detail::ranks_of(parts))), ...);
     convert_report report;
     auto const how = options.save;
-    detail::conversion_planner planner(std::move(from), std::move(options), ranks);
+    detail::conversion_planner planner(std::move(from), std::move(options), ranks,
+                                       detail::mapping_in(std::tie(std::as_const(parts)...)));
     report.saved = save(state_dict{}, std::move(to), how, planner, std::forward<Parts>(parts)...);
     planner.report(report);
     return report;

@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_HPP
 
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/save/detail/run_save.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/save/parts.hpp>
@@ -43,7 +44,7 @@ namespace cairn {
 template <class State, SavePart... Parts>
     requires Savable<State>
 save_report save(State&& state, checkpoint_id id, save_options options, Parts&&... parts) {
-    detail::flattened_or_error const flat(state);
+    detail::flattened_or_error flat(state);
     // The other ranks may be in the first exchange already.
     auto given = detail::or_cancel_lent(std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
         return detail::given_save_parts<Parts...>(
@@ -51,6 +52,7 @@ save_report save(State&& state, checkpoint_id id, save_options options, Parts&&.
     });
     auto erased = detail::or_cancel(given.ranks(), [&] {
         auto made = given.erased();
+        detail::map_names(flat, made.names);
         made.devices =
             detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
         return made;

@@ -65,6 +65,9 @@
 #include <cairn/storage/impl/chunk_reader.ipp>
 #include <cairn/storage/impl/dequantised_reads.ipp>
 #include <cairn/storage/impl/dequantising_reader.ipp>
+#include <cairn/storage/impl/mapped_metadata.ipp>
+#include <cairn/storage/impl/mapped_reader.ipp>
+#include <cairn/storage/impl/mapped_reads.ipp>
 #include <cairn/storage/impl/open_file.ipp>
 #include <cairn/storage/impl/politeness.ipp>
 #include <cairn/storage/impl/safetensors_reader.ipp>
@@ -125,6 +128,7 @@
 #include <cairn/mapping/impl/node.ipp>
 #include <cairn/mapping/impl/piece.ipp>
 #include <cairn/mapping/impl/pieced_tensor.ipp>
+#include <cairn/mapping/impl/ready.ipp>
 #include <cairn/mapping/impl/stored_shapes.ipp>
 #include <cairn/mapping/impl/text.ipp>
 #include <cairn/mapping/impl/to_state.ipp>
@@ -184,6 +188,7 @@
 #if CAIRN_SRC_UNIT == 6 || CAIRN_SRC_UNIT == 0
 #include <cairn/save/impl/background_save.ipp>
 #include <cairn/save/impl/change_check.ipp>
+#include <cairn/save/impl/mapped_state.ipp>
 #include <cairn/save/impl/plan_cache.ipp>
 #include <cairn/save/impl/replica_hashes.ipp>
 #include <cairn/save/impl/run_save.ipp>

@@ -2,6 +2,7 @@
 #ifndef CAIRN_CONVERT_OPTIONS_HPP
 #define CAIRN_CONVERT_OPTIONS_HPP
 
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save/options.hpp>
@@ -36,6 +37,9 @@ struct convert_options {
     std::function<bool(std::string_view fqn)> wants{};
     /// Quantised weights become the numbers that they stand for; by default they stay as stored.
     std::optional<dequantise_options> dequantise{};
+    /// With a @ref mapping: the source has the names of the state, and what is written has those of
+    /// the checkpoint that the mapping is made for.
+    bool map_back = false;
     /// What floating-point tensors become; by default each keeps its dtype.
     std::optional<dtype> floats_as{};
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;

@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_PARTS_HPP
 
 #include <cairn/comm/concepts.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/observe/concepts.hpp>
@@ -20,7 +21,8 @@ template <class T>
 concept SavePart = Communicator<std::remove_cvref_t<T>> || SavePlanner<std::remove_cvref_t<T>> ||
                    StorageWriter<std::remove_cvref_t<T>> || ObjectStore<std::remove_cvref_t<T>> ||
                    MemorySpace<std::remove_cvref_t<T>> || EventSink<std::remove_cvref_t<T>> ||
-                   std::same_as<std::remove_cvref_t<T>, plan_cache>;
+                   std::same_as<std::remove_cvref_t<T>, plan_cache> ||
+                   std::same_as<std::remove_cvref_t<T>, mapping>;
 
 }  // namespace cairn
 

@@ -20,6 +20,7 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/load/options.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/object_store/any_store.hpp>
@@ -60,6 +61,7 @@ public:
         any_store store;
         std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
         erased_sinks sinks{};
+        std::optional<mapping> names{};
     };
     /// Collective. @throws error on all ranks if options are not valid on any
     CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);
@@ -108,9 +110,9 @@ public:
                                                    const std::exception_ptr& damage = nullptr);
     /// Likewise, before `plan`.
     CAIRN_DECL void prepare_plan();
-    CAIRN_DECL checkpoint_plan plan(const flattened_or_error& state);
+    CAIRN_DECL checkpoint_plan plan(flattened_or_error& state);
     /// Plans, and allocates the memory for copies.
-    CAIRN_DECL checkpoint_plan reserve(const flattened_or_error& state);
+    CAIRN_DECL checkpoint_plan reserve(flattened_or_error& state);
     arena_stats staging() const { return arena_->stats(); }
 
 private:

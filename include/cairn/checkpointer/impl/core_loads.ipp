@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
 #include <algorithm>
@@ -42,6 +43,7 @@ CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_
         given.alone = group_->alone;
         given.store = store;
         given.sinks = parts_.sinks;
+        given.names = parts_.names;
         std::tuple<> none;
         given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
     });
@@ -120,8 +122,9 @@ CAIRN_DECL std::optional<load_report> checkpointer_core::try_load(
 CAIRN_DECL void checkpointer_core::prepare_plan() {
     (void)agree(checkpointer_call::plan, 0);
 }
-CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& state) {
+CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
     auto const& planner = options_.save.planner;
+    map_names(state, parts_.names);
     auto const mine = ranks().attempt([&] {
         return encode_needs(state, planner, ranks().rank(), ranks().coordinator(), options_.arena,
                             parts_.directory);
@@ -136,7 +139,7 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(const flattened_or_error& sta
     if (!told.failures.empty()) throw error(told.failures, false);
     return ranks().alone([&] { return decode_checkpoint_plan(told.payload); });
 }
-CAIRN_DECL checkpoint_plan checkpointer_core::reserve(const flattened_or_error& state) {
+CAIRN_DECL checkpoint_plan checkpointer_core::reserve(flattened_or_error& state) {
     auto p = plan(state);
     auto const mine = ranks().attempt([&] {
         reserve_for(state, p.ranks.at(static_cast<std::size_t>(ranks().rank())).staging_bytes);

@@ -4,6 +4,7 @@
 
 #include <cairn/convert/options.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/planner/plan.hpp>
@@ -11,6 +12,7 @@
 #include <cairn/storage/detail/source_pieces.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -23,7 +25,8 @@ namespace cairn::detail {
 /// written, piece by piece.
 class conversion_planner {
 public:
-    CAIRN_DECL conversion_planner(convert_source from, convert_options options, int ranks);
+    CAIRN_DECL conversion_planner(convert_source from, convert_options options, int ranks,
+                                  std::optional<mapping> names = {});
     CAIRN_DECL conversion_planner(conversion_planner&&) noexcept;
     CAIRN_DECL conversion_planner& operator=(conversion_planner&&) noexcept;
     CAIRN_DECL ~conversion_planner();
@@ -46,6 +49,7 @@ private:
     convert_source from_;
     convert_options options_;
     int ranks_;
+    std::optional<mapping> names_;
     int rank_ = 0;
     bool coordinator_ = false;
     default_planner usual_{};

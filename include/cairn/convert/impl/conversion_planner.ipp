@@ -21,8 +21,9 @@
 namespace cairn::detail {
 
 CAIRN_DECL conversion_planner::conversion_planner(convert_source from, convert_options options,
-                                                  int ranks)
-    : from_(std::move(from)), options_(std::move(options)), ranks_(ranks) {}
+                                                  int ranks, std::optional<mapping> names)
+    : from_(std::move(from)), options_(std::move(options)), ranks_(ranks),
+      names_(std::move(names)) {}
 CAIRN_DECL conversion_planner::conversion_planner(conversion_planner&&) noexcept = default;
 CAIRN_DECL conversion_planner& conversion_planner::operator=(conversion_planner&&) noexcept =
     default;
@@ -32,9 +33,12 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     rank_ = rank;
     coordinator_ = coordinator;
     check_floats_as(options_.floats_as);
-    pieces_ = std::make_unique<source_pieces>(from_.store, from_.id, options_.dequantise);
-    check_stored_bytes(pieces_->meta(),
-                       [&](std::string_view fqn) { return options_.converts(fqn); });
+    pieces_ = std::make_unique<source_pieces>(
+        from_.store, from_.id, options_.dequantise, names_,
+        options_.map_back ? mapping_direction::to_stored : mapping_direction::to_state);
+    check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
+        return names_.has_value() || options_.converts(fqn);
+    });
 }
 
 /// The file where the elements of a tensor begin, the item there, and the byte in it: names of a

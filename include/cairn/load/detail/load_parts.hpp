@@ -4,6 +4,7 @@
 
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/detail/erased_data_plane.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
@@ -27,6 +28,7 @@ struct load_parts {
     const char* verb = "load";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
+    std::optional<mapping> names{};            ///< None: those of the checkpoint.
 };
 
 }  // namespace cairn::detail

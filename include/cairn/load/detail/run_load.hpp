@@ -39,6 +39,7 @@ class given_load_parts {
     static_assert(count_of<reader_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "load: give a StorageReader or an ObjectStore, not both");
     static_assert(count_of<data_plane_part, Parts...> <= 1, "load: two data planes");
+    static_assert(count_of<mapping_part, Parts...> <= 1, "load: two mappings");
     using tuple = std::tuple<Parts...>;
 
 public:
@@ -47,13 +48,15 @@ public:
 
     /// Returns references to the parts held here.
     load_parts erased() {
-        return {pointer_to<erased_communicator>(ranks_),
-                has_type<solo, Parts...>,
-                pointer_to<erased_load_planner>(planner_),
-                pointer_to<erased_storage_reader>(reader_),
-                store_in(parts_),
-                pointer_to<erased_data_plane>(plane_),
-                sinks_in(parts_)};
+        load_parts all{pointer_to<erased_communicator>(ranks_),
+                       has_type<solo, Parts...>,
+                       pointer_to<erased_load_planner>(planner_),
+                       pointer_to<erased_storage_reader>(reader_),
+                       store_in(parts_),
+                       pointer_to<erased_data_plane>(plane_),
+                       sinks_in(parts_)};
+        all.names = mapping_in(parts_);
+        return all;
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.

@@ -139,6 +139,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
         parts_.reader->reset(id_);
         fsm_.items_stay_local(items_stay_local());
     }
+    parts_.reader->show(meta_);
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
     storage_setup const me{ranks_->rank(), ranks_->size(),    ranks_->coordinator(),
@@ -284,12 +285,14 @@ CAIRN_DECL load_fsm::event load_op::what_next(event e) {
 
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
-        auto const now = parts_.reader->read_index().meta;
-        // PyTorch's checkpoints have no id. Members that only a pickle has were not broadcast.
-        namespace native = format::native;
-        bool const replaced =
-            now.save_id != meta_.save_id ||
-            (now.save_id.empty() && native::decode_metadata(native::encode_metadata(now)) != meta_);
+        auto now = parts_.reader->read_index().meta;
+        bool replaced = now.save_id != meta_.save_id;
+        if (!replaced && now.save_id.empty()) {  // PyTorch's checkpoints have no id
+            // Members that only a pickle has were not broadcast.
+            now = format::native::decode_metadata(format::native::encode_metadata(now));
+            parts_.reader->show(now);
+            replaced = now != meta_;
+        }
         if (replaced && fsm_.last_attempt())
             throw error(errc::concurrent_save,
                         {.expected = "the checkpoint that the load began to read",

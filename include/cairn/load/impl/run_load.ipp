@@ -10,6 +10,8 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
+#include <cairn/storage/detail/mapped_reader.hpp>
 #include <cairn/verb/detail/run_here.hpp>
 
 #include <memory>
@@ -21,6 +23,20 @@ CAIRN_DECL void add_default_store(load_parts& parts) {
     if (parts.reader == nullptr && !parts.store) parts.store.emplace(file_store());
 }
 
+/// Lets the load see the checkpoint as its mapping shows it.
+inline void map_names(load_parts& parts) {
+    struct kept {
+        kept(std::shared_ptr<void> b, erased_storage_reader& of, mapping how)
+            : before(std::move(b)), reader(of, std::move(how)) {}
+        std::shared_ptr<void> before;
+        mapped_reader reader;
+    };
+    auto k = std::make_shared<kept>(std::move(parts.owner), *parts.reader,
+                                    std::move(*std::exchange(parts.names, std::nullopt)));
+    parts.reader = &k->reader;
+    parts.owner = std::move(k);
+}
+
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
@@ -29,9 +45,14 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
             parts.owner, default_planner(options.planner));
     if (parts.reader == nullptr) {
         add_default_store(parts);
-        parts.reader = own_part<storage_reader_ref<checkpoint_reader>>(
-            parts.owner, checkpoint_reader(std::move(*parts.store), options.storage));
+        if (parts.names && parts.names->dequantises())
+            parts.reader = own_part<storage_reader_ref<dequantising_reader>>(
+                parts.owner, dequantising_reader(std::move(*parts.store), {}, options.storage));
+        else
+            parts.reader = own_part<storage_reader_ref<checkpoint_reader>>(
+                parts.owner, checkpoint_reader(std::move(*parts.store), options.storage));
     }
+    if (parts.names) map_names(parts);
 }
 
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,

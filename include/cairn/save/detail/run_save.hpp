@@ -60,6 +60,7 @@ class given_save_parts {
     static_assert(count_of<writer_part, Parts...> + count_of<store_part, Parts...> <= 1,
                   "save: give a StorageWriter or an ObjectStore, not both");
     static_assert(count_of<plan_cache_part, Parts...> <= 1, "save: two plan caches");
+    static_assert(count_of<mapping_part, Parts...> <= 1, "save: two mappings");
     using tuple = std::tuple<Parts...>;
 
 public:
@@ -76,6 +77,7 @@ public:
                        nullptr,
                        sinks_in(parts_)};
         all.plans = plans_in(parts_);
+        all.names = mapping_in(parts_);
         return all;
     }
     tuple& parts() noexcept { return parts_; }

@@ -3,6 +3,7 @@
 #define CAIRN_SAVE_DETAIL_SAVE_PARTS_HPP
 
 #include <cairn/comm/detail/erased_communicator.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
@@ -36,6 +37,7 @@ struct save_parts {
     std::shared_ptr<change_check> changes{};   ///< Null: changes are not detected.
     std::shared_ptr<overlap_gate> gate{};      ///< Null: the caller waits until it is staged.
     std::shared_ptr<plan_slot> plans{};        ///< Null: each save is planned anew.
+    std::optional<mapping> names{};            ///< None: those of the state.
 };
 
 }  // namespace detail

@@ -4,9 +4,11 @@
 
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/stager.hpp>
 #include <cairn/save/detail/background_save.hpp>
+#include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/save/detail/run_save.hpp>
 #include <cairn/save/pending_save.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
@@ -16,6 +18,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -70,6 +73,7 @@ struct checkpointer_parts {
     erased_sinks sinks{};
     std::shared_ptr<overlap_gate> gate{};
     std::shared_ptr<plan_slot> plans{};
+    std::optional<mapping> names{};
     /// See `background_save::when_ended`.
     background_save::end_handler ended{};
     const char* verb = "async_save";
@@ -78,7 +82,7 @@ struct checkpointer_parts {
 
 /// Starts a save in the background. The communicator is duplicated inside this call.
 template <class Handler, class... Parts>
-void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint_id& id,
+void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& id,
                 save_options options, std::tuple<Parts...> parts, Handler handler,
                 const checkpointer_parts& more = {}) {
     auto const timeout = options.exchange_timeout;
@@ -100,6 +104,8 @@ void start_save(std::shared_ptr<const flattened_or_error> flat, const checkpoint
             auto& erased = held->erased = held->given.erased();
             add_default_store(erased);
             erased.stager = pointer_to<erased_stager>(held->stager);
+            if (more.names) erased.names = more.names;
+            map_names(*flat, erased.names);
             erased.devices = devices_of<space_holder::operation>(flat->leaves(),
                                                                  held->given.parts(), more.spaces);
             erased.sinks.insert(erased.sinks.end(), more.sinks.begin(), more.sinks.end());

@@ -49,6 +49,9 @@ public:
     virtual void reset(const checkpoint_id&) = 0;
     /// Without bytes if the reader is no `IndexReader`.
     virtual stored_index read_index() = 0;
+    /// Makes of the metadata that was read what the load sees of it; on every rank, before
+    /// `set_up_reader`.
+    virtual void show(metadata&) {}
     virtual void set_up_reader(const metadata&, const storage_setup&) = 0;
     virtual load_plan prepare_local_load_plan(load_plan) = 0;
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_DETAIL_SOURCE_PIECES_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
@@ -12,6 +13,9 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
+#include <cairn/storage/detail/erased_storage.hpp>
+#include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/storage/detail/mapped_reader.hpp>
 #include <cairn/tensor/box.hpp>
 
 #include <cstddef>
@@ -34,13 +38,18 @@ public:
     /// Reads the metadata.
     /// @throws error as `checkpoint_reader::read_metadata`
     /// @param dequantise  Set: quantised weights are what they stand for.
+    /// @param how  Set: what is read has the names and shapes that it makes; see `mapped_reader`.
     CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id,
-                             std::optional<dequantise_options> dequantise = {});
+                             std::optional<dequantise_options> dequantise = {},
+                             const std::optional<mapping>& how = {},
+                             mapping_direction way = mapping_direction::to_state);
     /// @param meta  Of what is read, or of a part of it: nothing else is.
     CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id, metadata meta);
     source_pieces(source_pieces&&) = delete;
 
     const metadata& meta() const noexcept { return meta_; }
+    /// As it is stored.
+    const metadata& stored() const noexcept { return mapped_ ? mapped_->stored() : meta_; }
 
     /// Reads a part of the elements of a box of a tensor.
     /// The parts of a box that is a whole tensor are read by one thread, in their order, and all of
@@ -56,7 +65,21 @@ public:
     CAIRN_DECL std::vector<std::string> unverified() const;
 
 private:
-    using reader = std::variant<checkpoint_reader, dequantising_reader>;
+    using any_reader = std::variant<checkpoint_reader, dequantising_reader>;
+
+    /// A reader, and what a mapping shows of it.
+    class reader {
+    public:
+        CAIRN_DECL reader(any_reader of, std::shared_ptr<const mapped_metadata> m);
+        reader(reader&&) = delete;
+        erased_storage_reader& get() noexcept { return mapped_ ? *mapped_ : *stored_; }
+
+    private:
+        any_reader of_;
+        std::shared_ptr<void> owner_{};
+        erased_storage_reader* stored_ = nullptr;
+        std::optional<mapped_reader> mapped_{};
+    };
 
     /// Readers that are set up in one way. Each reads one piece at a time.
     struct readers {
@@ -65,13 +88,14 @@ private:
     };
 
     void set_up();
-    std::unique_ptr<reader> new_reader() const;
+    any_reader new_reader() const;
     void read(const load_plan& plan, const read_target& target, readers& by);
     const chunk_order& order_of(const std::string& fqn);
 
     any_store store_;
     checkpoint_id id_;
     std::optional<dequantise_options> dequantise_;
+    std::shared_ptr<const mapped_metadata> mapped_{};  ///< Null: no mapping.
     metadata meta_{};
     std::shared_ptr<checked_payloads> checked_ = std::make_shared<checked_payloads>();
     std::mutex m_{};      ///< Protects the members below.

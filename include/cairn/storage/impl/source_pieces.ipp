@@ -17,18 +17,32 @@
 
 namespace cairn::detail {
 
+CAIRN_DECL source_pieces::reader::reader(any_reader of, std::shared_ptr<const mapped_metadata> m)
+    : of_(std::move(of)) {
+    std::visit(
+        [&]<class R>(R& r) {
+            auto const erased = std::make_shared<storage_reader_ref<R>>(r);
+            stored_ = erased.get();
+            owner_ = erased;
+        },
+        of_);
+    if (m) mapped_.emplace(*stored_, std::move(m));
+}
+
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
-                                        std::optional<dequantise_options> dequantise)
+                                        std::optional<dequantise_options> dequantise,
+                                        const std::optional<mapping>& how, mapping_direction way)
     : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
+    if (how && how->dequantises() && !dequantise_) dequantise_.emplace();
     set_up();
     auto first = new_reader();
-    std::visit(
-        [&](auto& r) {
-            meta_ = r.read_metadata();
-            r.set_up_reader(meta_, in_any_order_.setup);
-        },
-        *first);
-    in_any_order_.idle.push_back(std::move(first));
+    std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first);
+    if (how) {
+        mapped_ = std::make_shared<const mapped_metadata>(std::move(meta_), *how, way);
+        meta_ = mapped_->shown();
+    }
+    in_any_order_.idle.push_back(std::make_unique<reader>(std::move(first), mapped_));
+    in_any_order_.idle.back()->get().set_up_reader(meta_, in_any_order_.setup);
 }
 
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id, metadata meta)
@@ -42,13 +56,12 @@ CAIRN_DECL void source_pieces::set_up() {
     in_order_.setup.in_order = true;
 }
 
-CAIRN_DECL auto source_pieces::new_reader() const -> std::unique_ptr<reader> {
+CAIRN_DECL auto source_pieces::new_reader() const -> any_reader {
     torch_reader_options const one{.thread_count = 1};
     auto made = dequantise_
-                    ? std::make_unique<reader>(std::in_place_type<dequantising_reader>, store_,
-                                               *dequantise_, one)
-                    : std::make_unique<reader>(std::in_place_type<checkpoint_reader>, store_, one);
-    std::visit([&](auto& r) { r.reset(id_); }, *made);
+                    ? any_reader(std::in_place_type<dequantising_reader>, store_, *dequantise_, one)
+                    : any_reader(std::in_place_type<checkpoint_reader>, store_, one);
+    std::visit([&](auto& r) { r.reset(id_); }, made);
     return made;
 }
 
@@ -56,7 +69,8 @@ CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, d
                                     std::uint64_t at, std::span<std::byte> into) {
     auto const& t = *meta_.tensor(fqn);
     // Elements that are computed need others than those, several times.
-    bool const in_order = !dequantise_ && region == box::whole(t.shape);
+    bool const as_stored = !dequantise_ && (!mapped_ || mapped_->is_stored(fqn));
+    bool const in_order = as_stored && region == box::whole(t.shape);
     read_flat_range(fqn, t.chunks, order_of(fqn), region, type, at, into,
                     [&](const load_plan& plan, const read_target& target) {
                         read(plan, target, in_order ? in_order_ : in_any_order_);
@@ -88,12 +102,11 @@ CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& ta
         }
     }
     if (!mine) {
-        mine = new_reader();
-        std::visit([&](auto& r) { r.set_up_reader(meta_, by.setup); }, *mine);
+        mine = std::make_unique<reader>(new_reader(), mapped_);
+        mine->get().set_up_reader(meta_, by.setup);
     }
-    (void)await_completion<read_result>([&](auto done) {
-        std::visit([&](auto& r) { r.read_data(plan, target, std::move(done)); }, *mine);
-    });
+    (void)await_completion<read_result>(
+        [&](auto done) { mine->get().read_data(plan, target, std::move(done)); });
     std::lock_guard const lock(m_);
     by.idle.push_back(std::move(mine));
 }

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
@@ -58,6 +59,11 @@ struct sink_part {
 struct memory_part {
     template <class T>
     static constexpr bool is = MemorySpace<T>;
+};
+
+struct mapping_part {
+    template <class T>
+    static constexpr bool is = std::is_same_v<T, mapping>;
 };
 
 template <class T, class... Parts>
@@ -128,13 +134,14 @@ Erased* pointer_to(no_part&) noexcept {
 }
 
 /// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
-/// verb keeps a copy (memory spaces, sinks, and stores whose copies share the place), or a
-/// duplicate (communicators, data planes).
+/// verb keeps a copy (memory spaces, sinks, mappings, and stores whose copies share the place), or
+/// a duplicate (communicators, data planes).
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
     constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
     constexpr bool may_copy = memory_part::is<part> || sink_part::is<part> ||
+                              mapping_part::is<part> ||
                               (store_part::is<part> && RelocatableStore<part>);
     constexpr bool copied = may_copy && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
@@ -146,6 +153,16 @@ std::optional<any_store> store_in(std::tuple<Parts...>& parts) {
     constexpr auto i = index_of<store_part, Parts...>();
     if constexpr (i < sizeof...(Parts))
         return any_store::share(std::get<i>(parts));
+    else
+        return std::nullopt;
+}
+
+/// Returns a copy of the mapping among the parts, if there is one.
+template <class... Parts>
+std::optional<mapping> mapping_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+    constexpr auto i = index_of<mapping_part, Parts...>();
+    if constexpr (i < sizeof...(Parts))
+        return std::get<i>(parts);
     else
         return std::nullopt;
 }

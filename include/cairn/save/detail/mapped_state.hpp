@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_DETAIL_MAPPED_STATE_HPP
+#define CAIRN_SAVE_DETAIL_MAPPED_STATE_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/state/flat_state.hpp>
+#include <cairn/verb/detail/flattened_or_error.hpp>
+
+#include <optional>
+
+namespace cairn::detail {
+
+/// Returns what a save stores of a state: tensors under their stored names, whose shards are
+/// strided views of the state's memory. Elements of another dtype are converted here, into memory
+/// that the result owns, and values are read.
+/// @throws error as `to_stored`; errc::unsupported for tensors on devices that are to be converted
+CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how);
+
+/// Maps the leaves of a state, unless it is refused already; a failure refuses it.
+CAIRN_DECL void map_names(flattened_or_error& flat, const std::optional<mapping>& how);
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/save/impl/mapped_state.ipp>
+#endif
+
+#endif

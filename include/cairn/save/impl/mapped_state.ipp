@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_SAVE_IMPL_MAPPED_STATE_IPP
+#define CAIRN_SAVE_IMPL_MAPPED_STATE_IPP
+
+#include <cairn/error.hpp>
+#include <cairn/mapping/detail/mapped.hpp>
+#include <cairn/mapping/detail/piece.hpp>
+#include <cairn/mapping/detail/piece_boxes.hpp>
+#include <cairn/save/detail/mapped_state.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/view.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// A state, and the tensors that a save makes of it.
+class state_mapper {
+public:
+    state_mapper(const flat_state& state, const mapping& how) {
+        map::detail::state_types types;
+        for (auto const& leaf : state) {
+            if (leaf.per_rank()) continue;  // under names that have the rank
+            leaves_.emplace(leaf.fqn, &leaf);
+            auto& type = types[leaf.fqn];
+            if (auto const* t = leaf.tensor())
+                type = map::detail::tensor_type{t->type, t->global_shape};
+        }
+        made_ = to_stored(how, types);
+    }
+
+    /// Whether a leaf is stored under its own name, as it is.
+    bool passes(const flat_leaf& leaf) const {
+        return leaf.per_rank() ||
+               (made_.used.count(leaf.fqn) == 0 && made_.tensors.count(leaf.fqn) == 0 &&
+                made_.values.count(leaf.fqn) == 0);
+    }
+    void add_to(flat_state& all) const {
+        for (auto const& [fqn, t] : made_.tensors) all.push_back(named(fqn, tensor(fqn, t)));
+        for (auto const& [fqn, v] : made_.values) all.push_back(named(fqn, value_of(fqn, v)));
+    }
+
+private:
+    /// What the memory of a tensor's shards needs to live.
+    using owners = std::vector<std::shared_ptr<const void>>;
+
+    static flat_leaf named(const std::string& fqn, std::variant<tensor_leaf, value_leaf> what) {
+        flat_leaf f;
+        f.fqn = fqn;
+        f.path = {path_element(fqn)};
+        f.what = std::move(what);
+        return f;
+    }
+
+    tensor_leaf tensor(const std::string& fqn, const map::detail::mapped_tensor& made) const {
+        tensor_leaf t;
+        t.type = made.type;
+        t.global_shape = made.shape;
+        t.requires_grad = made.requires_grad;
+        t.writable = false;
+        auto const keep = std::make_shared<owners>();
+        for (auto const& p : made.pieces)
+            if (p.is_constant())
+                add_constant(t, p, *keep);
+            else
+                add_piece(t, fqn, p, *keep);
+        t.sharded = t.sharded || t.shards.size() != 1 ||
+                    t.shards.front().region != box::whole(t.global_shape);
+        if (t.global_shape.product() == 0) t.sharded = false;
+        for (auto const& other : made.equals) check_equal(fqn, made, other);
+        t.keep = keep;
+        return t;
+    }
+    static void add_constant(tensor_leaf& t, const map::detail::piece& p, owners& keep) {
+        auto const element = std::make_shared<std::array<std::byte, 16>>();
+        convert_elements({dtype::float64, {}, &p.value}, {t.type, {}, element->data()});
+        keep.push_back(element);
+        for_each_box(p, map::detail::side::target, [&](const map::detail::piece_box& b) {
+            index_vector const still(b.region.rank(), 0);
+            t.shards.emplace_back(
+                b.region, const_tensor_view(t.type, b.region.shape, still, element->data()));
+        });
+    }
+    void add_piece(tensor_leaf& t, const std::string& fqn, const map::detail::piece& p,
+                   owners& keep) const {
+        using map::detail::side;
+        auto const& from = *leaves_.at(p.from->name)->tensor();
+        t.sharded = t.sharded || from.sharded;
+        t.requires_grad = t.requires_grad || from.requires_grad;
+        if (from.keep) keep.push_back(from.keep);
+        if (from.number) keep.push_back(from.number);
+        std::vector<map::detail::piece> parts;
+        for (auto const& s : from.shards) {
+            if (s.region.empty()) continue;
+            parts.clear();
+            cut(p, side::source, s.region, parts);
+            for (auto const& part : parts)
+                for_each_box(part, side::target, [&](const map::detail::piece_box& b) {
+                    auto const view = b.view(s.view, s.region.offsets);
+                    t.shards.emplace_back(
+                        b.region, view.type == t.type ? view : converted(t, fqn, view, keep));
+                });
+        }
+    }
+    static const_tensor_view converted(const tensor_leaf& t, const std::string& fqn,
+                                       const const_tensor_view& from, owners& keep) {
+        if (!is_host(from.device.kind))
+            throw error(errc::unsupported,
+                        {.fqn = fqn,
+                         .expected = std::string(name_of(t.type)) + " in the memory of " +
+                                     to_string(from.device),
+                         .found = std::string(name_of(from.type)),
+                         .remedy = "save it as it is, and convert the checkpoint"});
+        auto const bytes = static_cast<std::size_t>(from.elements()) * size_of(t.type);
+        std::shared_ptr<std::byte[]> const memory(new std::byte[bytes]);
+        keep.push_back(memory);
+        tensor_view const to(t.type, from.shape, memory.get());
+        convert_elements(from, to);
+        return to;
+    }
+
+    /// A number of the state is stored once for several names: they must have the same.
+    void check_equal(const std::string& fqn, const map::detail::mapped_tensor& made,
+                     const std::string& other) const {
+        auto const& first = made.pieces.front().from->name;
+        auto const a = number(first, made.type), b = number(other, made.type);
+        if (a.first && b.first && a.second != b.second) refuse(fqn, first, other);
+    }
+    /// @return Whether this rank has it in host memory, and the number.
+    std::pair<bool, std::array<std::byte, 16>> number(const std::string& name, dtype type) const {
+        std::pair<bool, std::array<std::byte, 16>> n{};
+        auto const* t = leaves_.at(name)->tensor();
+        if (t == nullptr || t->shards.empty()) return n;
+        auto const& v = t->shards.front().view;
+        if (!is_host(v.device.kind) || v.elements() != 1) return n;
+        convert_elements({v.type, {}, v.data}, {type, {}, n.second.data()});
+        n.first = true;
+        return n;
+    }
+    value_leaf value_of(const std::string& fqn, const map::detail::mapped_value& made) const {
+        value_leaf v;
+        auto const content = leaves_.at(made.from)->value()->get();
+        for (auto const& other : made.equals)
+            if (auto const* o = leaves_.at(other)->value(); o == nullptr || o->get() != content)
+                refuse(fqn, made.from, other);
+        v.get = [content] { return content; };
+        return v;
+    }
+    [[noreturn]] static void refuse(const std::string& fqn, const std::string& first,
+                                    const std::string& other) {
+        throw error(errc::value_mismatch,
+                    {.fqn = fqn,
+                     .expected = "one number: '" + first + "' and '" + other + "' become one",
+                     .found = "different numbers",
+                     .remedy = "give each an expression of its own"});
+    }
+
+    std::map<std::string, const flat_leaf*, std::less<>> leaves_{};
+    map::detail::mapped made_{};
+};
+
+CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how) {
+    state_mapper const mapper(state, how);
+    flat_state all;
+    all.whole = state.whole;
+    for (auto const& leaf : state)
+        if (mapper.passes(leaf)) all.push_back(leaf);
+    mapper.add_to(all);
+    return all;
+}
+
+CAIRN_DECL void map_names(flattened_or_error& flat, const std::optional<mapping>& how) {
+    if (!how || flat.refused || flat.leaves().empty()) return;
+    try {
+        flat.flat->leaves = mapped_state(flat.leaves(), *how);
+    } catch (...) {
+        flat.refused = std::current_exception();
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_DETAIL_MAPPED_READS_HPP
+#define CAIRN_STORAGE_DETAIL_MAPPED_READS_HPP
+
+#include <cairn/detail/config.hpp>
+#include <cairn/mapping/detail/piece.hpp>
+#include <cairn/mapping/detail/piece_boxes.hpp>
+#include <cairn/metadata/metadata.hpp>
+#include <cairn/metadata/value.hpp>
+#include <cairn/planner/plan.hpp>
+#include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/tensor/box.hpp>
+#include <cairn/tensor/view.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Returns the box of the tensor that an item of a mapped checkpoint asks for.
+/// @throws error errc::invalid_plan if there is none: plans are not trusted
+CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item);
+
+/// The items of a plan, and the stored ones that they are made of.
+///
+/// A window of the plan is opened when the first of its stored items needs it, and committed after
+/// the last. Threads: as those of `read_target`.
+class mapped_reads {
+public:
+    /// @param shown, m, plan, target  Outlive this.
+    CAIRN_DECL mapped_reads(const metadata& shown, const mapped_metadata& m, const load_plan& plan,
+                            const read_target& target);
+    mapped_reads(mapped_reads&&) = delete;
+
+    /// The stored items.
+    const load_plan& plan() const noexcept { return plan_; }
+    /// Where they go.
+    const read_target& target() const noexcept { return stored_target_; }
+    /// Delivers what needs no stored item.
+    CAIRN_DECL void begin();
+
+private:
+    /// A single number that must be another one, too.
+    struct same_number {
+        std::string name;
+        dtype type = dtype::float32;
+        alignas(16) std::array<std::byte, 16> memory{};
+    };
+    /// An item of the plan.
+    struct wanted {
+        const read_item* item = nullptr;
+        const map::detail::mapped_tensor* made = nullptr;  ///< Null: it is stored as it is.
+        box region{};
+        /// Its window has the dtype of the tensor, not that of the state, whose elements may have
+        /// more bits.
+        bool casts = false;
+        std::vector<map::detail::piece> constants{};
+        std::deque<same_number> equals{};
+        std::vector<std::pair<std::string, value>> values{};  ///< Read so far, by stored name.
+        std::once_flag opened{};
+        tensor_view window{};
+        std::atomic<std::size_t> left{0};  ///< Stored items that are not read yet.
+    };
+    /// A stored item.
+    struct part {
+        wanted* of = nullptr;
+        map::detail::piece_box at{};
+        dtype type = dtype::float32;            ///< As it is stored.
+        same_number* equal = nullptr;           ///< It is only compared.
+        std::unique_ptr<std::byte[]> beside{};  ///< For readers that do not convert.
+    };
+
+    void add(const read_item& item);
+    void add_tensor(const read_item& item, wanted& w);
+    void add_value(const read_item& item, wanted& w);
+    part& new_part(wanted& w, read_item stored);
+    void open(wanted& w);
+    tensor_view window_of(const part& p);
+    void part_read(wanted& w);
+    void value_read(wanted& w, const std::string& name, value v);
+
+    const metadata& shown_;
+    const mapped_metadata& m_;
+    const read_target& target_;
+    read_target stored_target_{};
+    load_plan plan_{};
+    std::deque<wanted> wanted_{};
+    std::deque<part> parts_{};  ///< For each item of the plan, at its `leaf`.
+};
+
+}  // namespace cairn::detail
+
+#ifdef CAIRN_HEADER_ONLY
+#include <cairn/storage/impl/mapped_reads.ipp>
+#endif
+
+#endif

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_MAPPED_METADATA_IPP
+#define CAIRN_STORAGE_IMPL_MAPPED_METADATA_IPP
+
+#include <cairn/detail/counted.hpp>
+#include <cairn/error.hpp>
+#include <cairn/storage/detail/mapped_metadata.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace cairn::detail {
+
+/// Whether a tensor is one stored tensor, as it is.
+inline bool is_renamed(const map::detail::mapped_tensor& t) {
+    if (t.pieces.size() != 1 || t.pieces.front().is_constant() || !t.equals.empty()) return false;
+    auto const& p = t.pieces.front();
+    return p.from->type == t.type && p.from->shape == t.shape &&
+           p == map::detail::whole_piece(p.from);
+}
+
+/// Applies a mapping to a checkpoint that has the names of a state.
+inline map::detail::mapped stored_of(const mapping& how, const metadata& state) {
+    map::detail::state_types types;
+    for (auto const& [fqn, entry] : state.entries) {
+        auto& type = types[fqn];
+        if (auto const* t = std::get_if<tensor_metadata>(&entry))
+            type = map::detail::tensor_type{t->type, t->shape};
+    }
+    return to_stored(how, types);
+}
+
+CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
+                                            mapping_direction way)
+    : stored_(std::move(stored)),
+      made_(way == mapping_direction::to_state ? map::detail::to_state(how, stored_)
+                                               : stored_of(how, stored_)) {
+    for (auto const& [fqn, t] : made_.tensors) {
+        if (is_renamed(t)) renamed_.insert(fqn);
+        for (auto const& p : t.pieces) {
+            if (p.is_constant() || orders_.count(p.from->name) != 0) continue;
+            auto const* const from = stored_.tensor(p.from->name);
+            orders_.emplace(p.from->name, from->chunks);
+            std::uint64_t elements = 0;
+            for (std::size_t i = 0; i < from->chunks.size(); ++i)
+                elements += static_cast<std::uint64_t>(from->chunks.region(i).volume());
+            if (elements != static_cast<std::uint64_t>(from->shape.product()))
+                partial_.insert(p.from->name);
+        }
+    }
+}
+
+CAIRN_DECL const map::detail::mapped_tensor* mapped_metadata::tensor(std::string_view fqn) const {
+    auto const found = made_.tensors.find(fqn);
+    return found == made_.tensors.end() ? nullptr : &found->second;
+}
+CAIRN_DECL const map::detail::mapped_value* mapped_metadata::value(std::string_view fqn) const {
+    auto const found = made_.values.find(fqn);
+    return found == made_.values.end() ? nullptr : &found->second;
+}
+
+CAIRN_DECL metadata mapped_metadata::shown() const {
+    metadata m;
+    m.foreign = stored_.foreign;
+    m.unknown_members = stored_.unknown_members;
+    m.spare_files = stored_.spare_files;
+    m.save_id = stored_.save_id;
+    m.file_sizes = stored_.file_sizes;
+    m.format = stored_.format;
+    m.is_file = stored_.is_file;
+    auto const passes = [&](const std::string& fqn) {
+        return made_.used.count(fqn) == 0 && made_.tensors.count(fqn) == 0 &&
+               made_.values.count(fqn) == 0;
+    };
+    for (auto const& entry : stored_.entries)
+        if (passes(entry.first)) m.entries.insert(entry);
+    for (auto const& path : stored_.paths)
+        if (passes(path.first)) m.paths.insert(path);
+    for (auto const& other : stored_.unsupported)
+        if (passes(other.first)) m.unsupported.insert(other);
+    for (auto const& [fqn, t] : made_.tensors) {
+        m.entries.emplace(
+            fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
+                                 renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
+                                                          : chunks_of(t)});
+        m.paths.emplace(fqn, key_path{path_element(fqn)});
+    }
+    for (auto const& [fqn, v] : made_.values) {
+        m.entries.emplace(fqn, *stored_.value(v.from));
+        m.paths.emplace(fqn, key_path{path_element(fqn)});
+    }
+    if (stored_.paths.empty()) m.paths.clear();
+    return m;
+}
+
+CAIRN_DECL chunk_list mapped_metadata::chunks_of(const map::detail::mapped_tensor& t) const {
+    chunk_list all;
+    bool whole = true;
+    for (auto const& p : t.pieces)
+        whole = whole && (p.is_constant() || partial_.count(p.from->name) == 0);
+    if (whole) {
+        all.push_back({box::whole(t.shape), {}});
+        return all;
+    }
+    using map::detail::side;
+    auto const add = [&](const map::detail::piece& p) {
+        for_each_box(p, side::target, [&](const map::detail::piece_box& b) {
+            all.push_back({b.region, {}});
+        });
+    };
+    for (auto const& p : t.pieces) {
+        if (p.is_constant() || partial_.count(p.from->name) == 0) {
+            add(p);
+            continue;
+        }
+        auto const& chunks = stored_.tensor(p.from->name)->chunks;
+        std::vector<map::detail::piece> parts;
+        orders_.find(p.from->name)->second.for_each_near(p.bounds(side::source), [&](auto i) {
+            cut(p, side::source, chunks.region(i), parts);
+        });
+        for (auto const& part : parts) add(part);
+    }
+    return all;
+}
+
+CAIRN_DECL void mapped_metadata::for_each_part(const map::detail::mapped_tensor& t,
+                                               const box& region, const on_item& item,
+                                               const on_constant& constant) const {
+    using map::detail::side;
+    std::vector<map::detail::piece> wanted, found;
+    for (auto const& p : t.pieces) {
+        if (!overlaps(p.bounds(side::target), region)) continue;
+        wanted.clear();
+        cut(p, side::target, region, wanted);
+        for (auto const& part : wanted) {
+            if (part.is_constant()) {
+                constant(part);
+                continue;
+            }
+            auto const& from = part.from->name;
+            auto const& chunks = stored_.tensor(from)->chunks;
+            std::int64_t elements = 0;
+            orders_.find(from)->second.for_each_near(
+                part.bounds(side::source), [&](std::size_t chunk) {
+                    auto const have = chunks.region(chunk);
+                    found.clear();
+                    cut(part, side::source, have, found);
+                    for (auto const& here : found) {
+                        elements += here.volume();
+                        for_each_box(here, side::source, [&](const map::detail::piece_box& b) {
+                            read_item i;
+                            i.fqn = from;
+                            i.kind = item_kind::shard;
+                            i.chunk = static_cast<std::uint32_t>(chunk);
+                            i.source_offsets = relative_to(b.region, have).offsets;
+                            i.shape = b.region.shape;
+                            i.target_offsets = index_vector(i.shape.size(), 0);
+                            item(std::move(i), b);
+                        });
+                    }
+                });
+            if (elements != part.volume())
+                throw error(
+                    errc::missing_key,
+                    {.fqn = from,
+                     .expected = "all elements of " + to_string(part.bounds(side::source)),
+                     .found = std::to_string(elements) + " of " +
+                              counted(static_cast<std::uint64_t>(part.volume()), "element")});
+        }
+    }
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_MAPPED_READER_IPP
+#define CAIRN_STORAGE_IMPL_MAPPED_READER_IPP
+
+#include <cairn/storage/detail/mapped_reader.hpp>
+#include <cairn/storage/detail/mapped_reads.hpp>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace cairn::detail {
+
+CAIRN_DECL void mapped_reader::show(metadata& m) {
+    mapped_ = std::make_shared<const mapped_metadata>(std::move(m), how_);
+    m = mapped_->shown();
+}
+CAIRN_DECL void mapped_reader::set_up_reader(const metadata& shown, const storage_setup& me) {
+    shown_ = &shown;
+    of_.set_up_reader(mapped_->stored(), me);
+}
+CAIRN_DECL load_plan mapped_reader::stored_plan(load_plan plan) const {
+    read_target const nowhere;
+    load_plan stored = mapped_reads(*shown_, *mapped_, plan, nowhere).plan();
+    stored.no_items = std::move(plan.no_items);
+    stored.planner_data = std::move(plan.planner_data);
+    return stored;
+}
+CAIRN_DECL load_plan mapped_reader::prepare_local_load_plan(load_plan plan) {
+    plan.storage_data = of_.prepare_local_load_plan(stored_plan(plan)).storage_data;
+    return plan;
+}
+CAIRN_DECL std::vector<load_plan> mapped_reader::prepare_global_load_plan(
+    std::vector<load_plan> plans) {
+    std::vector<load_plan> stored;
+    // A reader that looks at no items gets none.
+    for (auto const& p : plans)
+        stored.push_back(items_stay_local() ? load_plan{{}, {}, p.storage_data, p.planner_data}
+                                            : stored_plan(p));
+    stored = of_.prepare_global_load_plan(std::move(stored));
+    for (std::size_t i = 0; i < plans.size() && i < stored.size(); ++i)
+        plans[i].storage_data = std::move(stored[i].storage_data);
+    return plans;
+}
+CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum(const std::string& fqn,
+                                                                 std::size_t chunk) {
+    if (!mapped_->is_stored(fqn)) return {};
+    return of_.checksum(mapped_->stored_name(fqn), chunk);
+}
+CAIRN_DECL void mapped_reader::read_data(const load_plan& plan, const read_target& target,
+                                         completion<read_result> done) {
+    std::shared_ptr<mapped_reads> reads;
+    try {
+        reads = std::make_shared<mapped_reads>(*shown_, *mapped_, plan, target);
+        reads->begin();
+    } catch (...) {
+        return done.fail(std::current_exception());
+    }
+    auto const& stored = reads->plan();
+    auto const& to = reads->target();
+    of_.read_data(
+        stored, to,
+        completion<read_result>([reads, done = std::move(done)](
+                                    std::exception_ptr e, std::optional<read_result> r) mutable {
+            if (e) return done.fail(std::move(e));
+            done(std::move(*r));
+        }));
+}
+
+}  // namespace cairn::detail
+
+#endif

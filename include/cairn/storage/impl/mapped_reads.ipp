@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_STORAGE_IMPL_MAPPED_READS_IPP
+#define CAIRN_STORAGE_IMPL_MAPPED_READS_IPP
+
+#include <cairn/error.hpp>
+#include <cairn/storage/detail/mapped_reads.hpp>
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/layout.hpp>
+
+#include <cstring>
+#include <span>
+
+namespace cairn::detail {
+
+CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item) {
+    auto const* const t = shown.tensor(item.fqn);
+    if (t != nullptr && item.chunk < t->chunks.size() &&
+        lies_within(box(item.source_offsets, item.shape), t->chunks.lengths(item.chunk))) {
+        auto b = t->chunks.region(item.chunk);
+        for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += item.source_offsets[d];
+        b.shape = item.shape;
+        return b;
+    }
+    throw error(errc::invalid_plan,
+                {.fqn = item.fqn,
+                 .expected = "a part of a chunk of the checkpoint, as it is mapped",
+                 .found = to_string(box(item.source_offsets, item.shape)) + " of chunk " +
+                          std::to_string(item.chunk)});
+}
+
+CAIRN_DECL mapped_reads::mapped_reads(const metadata& shown, const mapped_metadata& m,
+                                      const load_plan& plan, const read_target& target)
+    : shown_(shown), m_(m), target_(target) {
+    plan_.storage_data = plan.storage_data;
+    for (auto const& item : plan.items) add(item);
+    stored_target_.resolve_converted = [this](const read_item& i) {
+        return window_of(parts_[i.leaf]);
+    };
+    stored_target_.resolve_tensor = [this](const read_item& i) {
+        auto& p = parts_[i.leaf];
+        auto const to = window_of(p);
+        if (to.type == p.type) return to;
+        p.beside = std::make_unique<std::byte[]>(static_cast<std::size_t>(i.shape.product()) *
+                                                 size_of(p.type));
+        return tensor_view(p.type, i.shape, p.beside.get());
+    };
+    stored_target_.commit_tensor = [this](const read_item& i, const tensor_view& v) {
+        auto& p = parts_[i.leaf];
+        if (p.beside != nullptr) {
+            convert_elements(v, window_of(p));
+            p.beside.reset();
+        }
+        part_read(*p.of);
+    };
+    stored_target_.load_value = [this](const read_item& i, value v) {
+        value_read(*parts_[i.leaf].of, i.fqn, std::move(v));
+    };
+}
+
+CAIRN_DECL void mapped_reads::add(const read_item& item) {
+    auto& w = wanted_.emplace_back();
+    w.item = &item;
+    if (item.kind == item_kind::value)
+        add_value(item, w);
+    else
+        add_tensor(item, w);
+}
+CAIRN_DECL auto mapped_reads::new_part(wanted& w, read_item stored) -> part& {
+    stored.leaf = static_cast<std::uint32_t>(parts_.size());
+    plan_.items.push_back(std::move(stored));
+    auto& p = parts_.emplace_back();
+    p.of = &w;
+    ++w.left;
+    return p;
+}
+CAIRN_DECL void mapped_reads::add_value(const read_item& item, wanted& w) {
+    auto stored = item;
+    auto const* const v = m_.value(item.fqn);
+    if (v != nullptr) stored.fqn = v->from;
+    (void)new_part(w, stored);
+    if (v == nullptr) return;
+    for (auto const& name : v->equals) {
+        stored.fqn = name;
+        (void)new_part(w, stored);
+    }
+}
+CAIRN_DECL void mapped_reads::add_tensor(const read_item& item, wanted& w) {
+    w.region = region_asked_for(shown_, item);
+    if (m_.is_stored(item.fqn)) {
+        auto stored = item;
+        stored.fqn = m_.stored_name(item.fqn);
+        auto& p = new_part(w, std::move(stored));
+        p.type = shown_.tensor(item.fqn)->type;
+        return;
+    }
+    w.made = m_.tensor(item.fqn);
+    m_.for_each_part(
+        *w.made, w.region,
+        [&](read_item stored, const map::detail::piece_box& b) {
+            auto const type = m_.stored().tensor(stored.fqn)->type;
+            w.casts = w.casts || type != w.made->type;
+            auto& p = new_part(w, std::move(stored));
+            p.at = b;
+            p.type = type;
+        },
+        [&](const map::detail::piece& p) { w.constants.push_back(p); });
+    for (auto const& name : w.made->equals) {
+        auto const* const t = m_.stored().tensor(name);
+        if (t == nullptr || t->shape.product() != 1 || t->chunks.size() != 1)
+            throw error(errc::kind_mismatch,
+                        {.fqn = name,
+                         .expected = "a single number, as '" + item.fqn + "' is",
+                         .found = t == nullptr ? "no tensor" : "shape " + to_string(t->shape)});
+        auto& e = w.equals.emplace_back();
+        e.name = name;
+        e.type = t->type;
+        read_item stored;
+        stored.fqn = name;
+        stored.kind = item_kind::shard;
+        stored.source_offsets = stored.target_offsets = index_vector(t->shape.size(), 0);
+        stored.shape = t->shape;
+        auto& p = new_part(w, std::move(stored));
+        p.type = t->type;
+        p.equal = &e;
+        p.at.region = box::whole(t->shape);
+    }
+}
+
+CAIRN_DECL void mapped_reads::begin() {
+    for (auto& w : wanted_) {
+        if (w.left != 0) continue;
+        open(w);
+        target_.commit_tensor(*w.item, w.window);
+    }
+}
+
+CAIRN_DECL void mapped_reads::open(wanted& w) {
+    std::call_once(w.opened, [&] {
+        w.window = w.casts ? target_.resolve_tensor(*w.item) : target_.resolve_converted(*w.item);
+        if (w.window.shape != w.item->shape)
+            throw error(errc::invalid_plan, {.fqn = w.item->fqn,
+                                             .expected = "a window of " + to_string(w.item->shape),
+                                             .found = "one of " + to_string(w.window.shape)});
+        for (auto const& c : w.constants)
+            for_each_box(c, map::detail::side::target, [&](const map::detail::piece_box& b) {
+                auto const part = subview(w.window, relative_to(b.region, w.region));
+                // As the tensor's own dtype has it.
+                alignas(16) std::array<std::byte, 16> element{};
+                index_vector const still(part.shape.size(), 0);
+                convert_elements({dtype::float64, {}, &c.value},
+                                 {w.made->type, {}, element.data()});
+                convert_elements({w.made->type, part.shape, still, element.data()}, part);
+            });
+    });
+}
+CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
+    if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->memory.data()};
+    open(*p.of);
+    if (p.of->made == nullptr) return p.of->window;
+    return p.at.view(p.of->window, p.of->region.offsets);
+}
+
+CAIRN_DECL void mapped_reads::part_read(wanted& w) {
+    if (w.left.fetch_sub(1) != 1) return;
+    for (auto const& e : w.equals) {
+        open(w);
+        alignas(16) std::array<std::byte, 16> other{}, mine{};
+        auto const size = size_of(w.window.type);
+        convert_elements({e.type, {}, e.memory.data()}, {w.window.type, {}, other.data()});
+        std::memcpy(mine.data(), w.window.data, size);
+        if (std::memcmp(mine.data(), other.data(), size) != 0)
+            throw error(errc::value_mismatch,
+                        {.fqn = w.item->fqn,
+                         .expected = "one number: '" + w.made->pieces.front().from->name +
+                                     "' and '" + e.name + "' become one",
+                         .found = "different numbers",
+                         .remedy = "give '" + w.item->fqn + "' an expression of its own"});
+    }
+    target_.commit_tensor(*w.item, w.window);
+}
+CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, value v) {
+    w.values.emplace_back(name, std::move(v));
+    if (w.left.fetch_sub(1) != 1) return;
+    auto const& first = w.values.front();
+    for (auto const& other : w.values)
+        if (!(other.second == first.second))
+            throw error(errc::value_mismatch,
+                        {.fqn = w.item->fqn,
+                         .expected = "one value: '" + first.first + "' and '" + other.first +
+                                     "' become one",
+                         .found = "different values",
+                         .remedy = "give '" + w.item->fqn + "' an expression of its own"});
+    target_.load_value(*w.item, std::move(w.values.front().second));
+}
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads, saves and conversions with a mapping, from any sharding to any other, against a dense
+// oracle.
+#include "support/mapped_tensors.hpp"
+#include "support/random_layout.hpp"
+#include "support/sanitized.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/mapping/mapping.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(mapped)
+
+namespace {
+
+using cairn::dtype;
+using cairn::index_vector;
+using cairn::tensor_view;
+namespace oracle = cairn::oracle;
+using oracle::dense;
+
+#ifndef CAIRN_MAPPED_CASES
+#define CAIRN_MAPPED_CASES 400
+#endif
+
+/// A tensor in some layout over some ranks, each of which may hold several ranges.
+class laid_out {
+public:
+    laid_out(std::mt19937& random, const index_vector& shape, dtype type, int ranks)
+        : shape_(shape), type_(type), pieces_(oracle::zero_ranks(random, shape)) {
+        for (auto const& p : pieces_) {
+            memory_.emplace_back(p.holds.size() * size_of(type), std::byte{0x7e});
+            owner_.push_back(static_cast<int>(oracle::pick(random, 0, ranks - 1)));
+        }
+    }
+    cairn::sharded_view of(int rank) {
+        cairn::sharded_view out{shape_, type_, {}};
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            if (owner_[i] != rank) continue;
+            auto const& p = pieces_[i];
+            auto const part = flat_shards(p.layout, p.begin, p.end, memory_[i].data(), type_);
+            out.shards.insert(out.shards.end(), part.shards.begin(), part.shards.end());
+        }
+        return out;
+    }
+    void fill(const dense& from) {
+        for_each([&](const tensor_view& element, std::int64_t place) {
+            convert_elements({dtype::float64, {}, &from.values[static_cast<std::size_t>(place)]},
+                             element);
+        });
+    }
+    bool holds(const dense& expected) {
+        bool good = expected.shape == shape_;
+        for_each([&](const tensor_view& element, std::int64_t place) {
+            double found = 0;
+            convert_elements(element, {dtype::float64, {}, &found});
+            good = good && found == expected.values[static_cast<std::size_t>(place)];
+        });
+        return good;
+    }
+
+private:
+    template <class F>
+    void for_each(F f) {
+        for (std::size_t i = 0; i < pieces_.size(); ++i)
+            for (std::size_t k = 0; k < pieces_[i].holds.size(); ++k)
+                if (auto const place = pieces_[i].holds[k]; place >= 0)
+                    f(tensor_view(type_, {}, memory_[i].data() + k * size_of(type_)), place);
+    }
+
+    index_vector shape_;
+    dtype type_;
+    std::vector<oracle::zero_rank> pieces_;
+    std::vector<std::vector<std::byte>> memory_;
+    std::vector<int> owner_;
+};
+
+using tensors = std::map<std::string, laid_out>;
+cairn::state_dict state_of(tensors& all, int rank) {
+    cairn::state_dict d;
+    for (auto& [name, t] : all) d[name] = t.of(rank);
+    return d;
+}
+
+/// What is in a checkpoint, as whole tensors of float64.
+dense stored_in(cairn::memory_store store, const std::string& id, const std::string& name,
+                const index_vector& shape) {
+    dense d(shape);
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    cairn::load(cairn::state_dict{{name, tensor_view(dtype::float64, shape, d.values.data())}}, id,
+                o, store);
+    return d;
+}
+
+/// What a save stores of `stored`: what the state lacks is given for it.
+dense kept(dense stored, const dense& state) {
+    std::set<double> const there(state.values.begin(), state.values.end());
+    for (auto& v : stored.values)
+        if (there.count(v) == 0) v = oracle::random_expressions::dropped;
+    return stored;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(any_expression_loads_and_saves_between_any_shardings) {
+    using oracle::pick;
+    for (int round = 0; round < CAIRN_MAPPED_CASES; round += support::stride_if_sanitized(10)) {
+        std::mt19937 random(static_cast<unsigned>(round));
+        bool const inverts = pick(random, 0, 1) == 1;
+        index_vector shape;
+        for (auto dims = pick(random, 1, 3); dims > 0; --dims) shape.push_back(pick(random, 1, 6));
+        oracle::random_expressions chance(random, inverts);
+        auto const expected = chance.make(shape, 4);
+        cairn::mapping how;
+        how.set("w", expected.how);
+        BOOST_TEST_CONTEXT("round " << round) {
+            auto const ranks = [&] { return static_cast<int>(pick(random, 1, 3)); };
+            auto const from = ranks(), to = ranks();
+            cairn::memory_store store;
+            tensors stored;
+            for (auto const& [name, d] : chance.stored) {
+                auto& t = stored.try_emplace(name, random, d.shape, chance.types[name], from)
+                              .first->second;
+                t.fill(d);
+            }
+            cairn::run_ranks(
+                from, [&](auto& me) { cairn::save(state_of(stored, me.rank()), "c", store, me); });
+            tensors state;
+            auto& w = state.try_emplace("w", random, shape, dtype::float32, to).first->second;
+            cairn::run_ranks(to, [&](auto& me) {
+                cairn::load(state_of(state, me.rank()), "c", store, me, how);
+            });
+            BOOST_TEST_REQUIRE(w.holds(expected.what));
+
+            // A conversion makes the same.
+            auto const many = ranks();
+            cairn::run_ranks(many, [&](auto& me) {
+                cairn::convert(cairn::convert_source(store, "c"), "e", store, me, how);
+            });
+            BOOST_TEST_REQUIRE((stored_in(store, "e", "w", shape).values == expected.what.values));
+            if (!inverts) continue;
+
+            cairn::run_ranks(to, [&](auto& me) {
+                cairn::save(state_of(state, me.rank()), "d", store, me, how);
+            });
+            for (auto const& [name, d] : chance.stored)
+                BOOST_TEST_REQUIRE(
+                    (stored_in(store, "d", name, d.shape).values == kept(d, expected.what).values));
+            tensors again;
+            auto const last = ranks();
+            auto& x = again.try_emplace("w", random, shape, dtype::float32, last).first->second;
+            cairn::run_ranks(last, [&](auto& me) {
+                cairn::load(state_of(again, me.rank()), "d", store, me, how);
+            });
+            BOOST_TEST_REQUIRE(x.holds(expected.what));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// What verbs do with a mapping: which bytes are read, values and optimizer state, what is refused.
+#include "support/counting_store.hpp"
+#include "support/error_codes.hpp"
+
+#include <cairn/async_load.hpp>
+#include <cairn/async_save.hpp>
+#include <cairn/cairn.hpp>
+#include <cairn/checkpointer.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/storage/payload.hpp>
+
+#include <boost/asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(mapped_verbs)
+
+namespace {
+
+using cairn::dtype;
+using cairn::index_vector;
+using cairn::tensor_view;
+using support::is;
+
+std::vector<float> numbers(std::size_t n, float first = 0) {
+    std::vector<float> v(n);
+    std::iota(v.begin(), v.end(), first);
+    return v;
+}
+cairn::tensor_view view(std::vector<float>& v, const index_vector& shape) {
+    return {dtype::float32, shape, v.data()};
+}
+std::string failure(const std::function<void()>& f, cairn::errc code) {
+    try {
+        f();
+    } catch (const cairn::error& e) {
+        BOOST_TEST(is(e, code), e.what());
+        return e.what();
+    }
+    BOOST_ERROR("nothing was refused");
+    return {};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_reads_only_the_bytes_that_it_needs) {
+    using namespace cairn::map;
+    constexpr std::int64_t rows = 64, columns = 4096;
+    support::counting_store store{cairn::memory_store()};
+    auto q = numbers(rows * columns), k = numbers(rows * columns, 1e6f);
+    auto const shape = index_vector{rows, columns};
+    cairn::save(cairn::state_dict{{"q", view(q, shape)}, {"k", view(k, shape)}}, "c", store);
+    cairn::mapping how;
+    how.set("qk", concat(0, {stored("q"), stored("k")}));
+    // The last row of q, and the first of k.
+    std::vector<float> two(2 * columns);
+    cairn::sharded_view part{{2 * rows, columns}, dtype::float32, {}};
+    part.shards.emplace_back(cairn::box({rows - 1, 0}, {2, columns}), view(two, {2, columns}));
+    cairn::load(cairn::state_dict{{"qk", part}}, "c", store, how);
+    BOOST_TEST((std::vector<float>(two.begin(), two.begin() + columns) ==
+                std::vector<float>(q.end() - columns, q.end())));
+    BOOST_TEST((std::vector<float>(two.begin() + columns, two.end()) ==
+                std::vector<float>(k.begin(), k.begin() + columns)));
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    // Blocks that have a checksum are read whole.
+    constexpr std::uint64_t block = cairn::payload::block_bytes, row = columns * sizeof(float);
+    auto place = store.at("c");
+    auto const at = [&](const char* name) {
+        auto const l = m.tensor(name)->chunks.location(0);
+        return std::pair(l.file, l.offset + (l.layout ? l.layout->payload_offset : 0));
+    };
+    auto const [file_q, first_q] = at("q");
+    auto const [file_k, first_k] = at("k");
+    BOOST_TEST(place.reads(file_q, first_q, rows * row - row - block).second == 0);
+    BOOST_TEST(place.reads(file_q, first_q + (rows - 1) * row, row).first == 1);
+    BOOST_TEST(place.reads(file_k, first_k, row).first == 1);
+    BOOST_TEST(place.reads(file_k, first_k + row + block, rows * row - row - 2 * block).second ==
+               0);
+}
+
+BOOST_AUTO_TEST_CASE(values_and_other_names_go_with_the_tensors) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(6);
+    std::int64_t step = 7;
+    std::string note = "as it was";
+    cairn::save(
+        cairn::state_dict{{"a", view(a, {2, 3})}, {"step", std::ref(step)}, {"n", std::ref(note)}},
+        "c", store);
+    cairn::mapping how;
+    how.set("b", transpose(stored("a"))).rename("run.step", "step");
+    std::vector<float> b(6);
+    std::int64_t steps = 0;
+    std::string kept;
+    auto const r = cairn::load(
+        cairn::state_dict{
+            {"b", view(b, {3, 2})}, {"run", {{"step", std::ref(steps)}}}, {"n", std::ref(kept)}},
+        "c", store, how);
+    BOOST_TEST((b == std::vector<float>{0, 3, 1, 4, 2, 5}));
+    BOOST_TEST(steps == 7);
+    BOOST_TEST(kept == "as it was");
+    BOOST_TEST(r.unexpected.empty());
+
+    cairn::save(
+        cairn::state_dict{
+            {"b", view(b, {3, 2})}, {"run", {{"step", std::ref(steps)}}}, {"n", std::ref(kept)}},
+        "d", store, how);
+    auto const tree = cairn::load_tree("d", {}, store);
+    BOOST_TEST(tree.size() == 3u);
+    std::vector<float> back(6);
+    step = 0;
+    cairn::load(cairn::state_dict{{"a", view(back, {2, 3})}, {"step", std::ref(step)}}, "d", store);
+    BOOST_TEST((back == a));
+    BOOST_TEST(step == 7);
+}
+
+BOOST_AUTO_TEST_CASE(optimizer_state_follows_and_its_steps_must_agree) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto q = numbers(4), k = numbers(4, 10), mq = numbers(4, 20), mk = numbers(4, 30);
+    std::vector<float> step_q{5}, step_k{5};
+    auto const save = [&] {
+        cairn::save(
+            cairn::state_dict{{"q", view(q, {2, 2})},
+                              {"k", view(k, {2, 2})},
+                              {"optim",
+                               {{"state",
+                                 {{"q", {{"m", view(mq, {2, 2})}, {"step", view(step_q, {})}}},
+                                  {"k", {{"m", view(mk, {2, 2})}, {"step", view(step_k, {})}}}}}}}},
+            "c", store);
+    };
+    save();
+    cairn::mapping how;
+    how.set("qk", concat(0, {stored("q"), stored("k")}));
+    how.follow("optim.state.{param...}.{slot}", "optim.state.{param...}.{slot}");
+    std::vector<float> qk(8), m(8), step(1);
+    cairn::state_dict const state{
+        {"qk", view(qk, {4, 2})},
+        {"optim", {{"state", {{"qk", {{"m", view(m, {4, 2})}, {"step", view(step, {})}}}}}}}};
+    auto const load = [&] { cairn::load(state, "c", store, how); };
+    load();
+    BOOST_TEST((m == std::vector<float>{20, 21, 22, 23, 30, 31, 32, 33}));
+    BOOST_TEST(step[0] == 5);
+    cairn::save(state, "d", store, how);
+    std::vector<float> back(4), step_back(1);
+    cairn::load(
+        cairn::state_dict{
+            {"optim",
+             {{"state", {{"k", {{"m", view(back, {2, 2})}, {"step", view(step_back, {})}}}}}}}},
+        "d", store);
+    BOOST_TEST((back == mk));
+    BOOST_TEST(step_back[0] == 5);
+    step_k[0] = 6;
+    save();
+    auto const said = failure(load, cairn::errc::value_mismatch);
+    BOOST_TEST(said.find("optim.state.q.step") != said.npos, said);
+    BOOST_TEST(said.find("optim.state.k.step") != said.npos, said);
+}
+
+BOOST_AUTO_TEST_CASE(values_that_become_one_must_agree_too) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto q = numbers(4), k = numbers(4, 10);
+    std::int64_t step_q = 5, step_k = 5;
+    auto const apart = [&](float* first, float* second) {
+        return cairn::state_dict{
+            {"q", tensor_view(dtype::float32, {2, 2}, first)},
+            {"k", tensor_view(dtype::float32, {2, 2}, second)},
+            {"optim",
+             {{"state",
+               {{"q", {{"step", std::ref(step_q)}}}, {"k", {{"step", std::ref(step_k)}}}}}}}};
+    };
+    std::vector<float> qk(8);
+    std::int64_t step = 0;
+    cairn::state_dict const fused{{"qk", view(qk, {4, 2})},
+                                  {"optim", {{"state", {{"qk", {{"step", std::ref(step)}}}}}}}};
+    auto const follow = [](cairn::mapping& m) {
+        m.follow("optim.state.{param...}.{slot}", "optim.state.{param...}.{slot}");
+    };
+    cairn::mapping join, divide;
+    join.set("qk", concat(0, {stored("q"), stored("k")}));
+    divide.set("q", part(stored("qk"), 0, 0, 2)).set("k", part(stored("qk"), 0, 1, 2));
+    follow(join);
+    follow(divide);
+
+    cairn::save(apart(q.data(), k.data()), "apart", store);
+    cairn::load(fused, "apart", store, join);
+    BOOST_TEST(step == 5);
+    cairn::save(apart(q.data(), k.data()), "joined", store, divide);
+    step = 0;
+    cairn::load(fused, "joined", store);
+    BOOST_TEST(step == 5);
+    BOOST_TEST((qk == std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13}));
+    std::vector<float> a(4), b(4);
+    step_q = step_k = 0;
+    cairn::load(apart(a.data(), b.data()), "joined", store, divide);
+    BOOST_TEST((a == q && b == k));
+    BOOST_TEST((step_q == 5 && step_k == 5));
+
+    step_k = 6;
+    cairn::save(apart(q.data(), k.data()), "apart", store);
+    auto said =
+        failure([&] { cairn::load(fused, "apart", store, join); }, cairn::errc::value_mismatch);
+    BOOST_TEST(said.find("optim.state.k.step") != said.npos, said);
+    said = failure([&] { cairn::save(apart(q.data(), k.data()), "no", store, divide); },
+                   cairn::errc::value_mismatch);
+    BOOST_TEST(said.find("optim.state.k.step") != said.npos, said);
+
+    // As tensors.
+    std::vector<float> one{1}, two{2};
+    cairn::state_dict const numbers_apart{
+        {"q", view(q, {2, 2})},
+        {"k", view(k, {2, 2})},
+        {"optim",
+         {{"state", {{"q", {{"step", view(one, {})}}}, {"k", {{"step", view(two, {})}}}}}}}};
+    said = failure([&] { cairn::save(numbers_apart, "no", store, divide); },
+                   cairn::errc::value_mismatch);
+    BOOST_TEST(said.find("optim.state.k.step") != said.npos, said);
+}
+
+BOOST_AUTO_TEST_CASE(all_verbs_take_a_mapping) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto w = numbers(6);
+    cairn::mapping how;
+    how.set("w", transpose(stored("v")));
+    cairn::state_dict state{{"w", view(w, {2, 3})}};
+    cairn::async_save(state, "a", store, how, boost::asio::use_future).get().wait();
+    std::vector<float> v(6);
+    cairn::load(cairn::state_dict{{"v", view(v, {3, 2})}}, "a", store);
+    BOOST_TEST((v == std::vector<float>{0, 3, 1, 4, 2, 5}));
+    std::fill(w.begin(), w.end(), 0.0f);
+    cairn::async_load(state, "a", store, how, boost::asio::use_future).get();
+    BOOST_TEST((w == numbers(6)));
+    auto tree = cairn::load_tree("a", {}, store, how);
+    BOOST_TEST((tree.size() == 1u && tree.begin()->first == "w"));
+
+    cairn::checkpointer keeper(cairn::solo(), store, {}, how);
+    keeper.save_now(1, state);
+    keeper.wait();
+    cairn::load(cairn::state_dict{{"v", view(v, {3, 2})}}, "step_1", store);
+    BOOST_TEST((v == std::vector<float>{0, 3, 1, 4, 2, 5}));
+    std::fill(w.begin(), w.end(), 0.0f);
+    BOOST_TEST_REQUIRE(keeper.load_latest(state).has_value());
+    BOOST_TEST((w == numbers(6)));
+
+    // And back, without a state.
+    cairn::convert_options back;
+    back.map_back = true;
+    cairn::save(state, "plain", store);
+    cairn::convert(cairn::convert_source(store, "plain"), "exported", back, store, how);
+    std::fill(v.begin(), v.end(), 0.0f);
+    cairn::load(cairn::state_dict{{"v", view(v, {3, 2})}}, "exported", store);
+    BOOST_TEST((v == std::vector<float>{0, 3, 1, 4, 2, 5}));
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_changes) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(6), b = numbers(4);
+    cairn::save(cairn::state_dict{{"a", view(a, {2, 3})}, {"b", view(b, {2, 2})}}, "c", store);
+    std::vector<float> w(10, -1);
+    auto const loads = [&](const cairn::mapping& how, const index_vector& shape) {
+        return failure(
+            [&] {
+                cairn::run_ranks(2, [&](auto& me) {
+                    auto mine = w;
+                    cairn::load(cairn::state_dict{{"w", view(mine, shape)}}, "c", store, me, how);
+                });
+            },
+            cairn::errc::shape_mismatch);
+    };
+    cairn::mapping apart, other;
+    apart.set("w", concat(0, {stored("a"), stored("b")}));
+    BOOST_TEST(loads(apart, {4, 3}).find("'w'") != std::string::npos);
+    other.set("w", stored("a"));
+    loads(other, {3, 2});
+    cairn::mapping missing;
+    missing.set("w", stored("nowhere"));
+    auto const said = failure(
+        [&] {
+            cairn::load(cairn::state_dict{{"w", view(w, {2, 3})}}, "c", store, missing);
+        },
+        cairn::errc::missing_key);
+    BOOST_TEST(said.find("'w'") != said.npos, said);
+
+    // What a save would lose.
+    cairn::mapping clipped;
+    clipped.set("w", clip(stored("big", {.shape = {4, 3}}), {2, 3}));
+    failure(
+        [&] {
+            cairn::save(cairn::state_dict{{"w", view(a, {2, 3})}}, "d", store, clipped);
+        },
+        cairn::errc::unsupported);
+}
+
+BOOST_AUTO_TEST_CASE(a_cast_rounds_whatever_the_state_has) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<float> a{1.001f, 2};
+    cairn::save(cairn::state_dict{{"a", view(a, {2})}}, "c", store);
+    cairn::mapping how;
+    how.set("b", cast(stored("a"), dtype::bfloat16));
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    std::vector<float> b(2);
+    cairn::load(cairn::state_dict{{"b", view(b, {2})}}, "c", o, store, how);
+    BOOST_TEST((b == std::vector<float>{1, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(a_constant_has_the_numbers_of_its_dtype) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(2);
+    cairn::save(cairn::state_dict{{"a", view(a, {2})}}, "c", store);
+    cairn::mapping how;
+    how.set("b", constant(1.001, {2}, dtype::bfloat16));
+    cairn::load_options o;
+    o.planner.dtypes = cairn::dtype_policy::convert;
+    std::vector<float> b(2);
+    cairn::load(cairn::state_dict{{"b", view(b, {2})}}, "c", o, store, how);
+    BOOST_TEST((b == std::vector<float>{1, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(holes_stay_holes) {
+    using namespace cairn::map;
+    cairn::metadata m;
+    cairn::tensor_metadata half{dtype::float32, {4, 2}};
+    half.chunks.push_back({cairn::box({2, 0}, {2, 2}), {"f", 0, 16}});
+    cairn::tensor_metadata all{dtype::float32, {4, 2}};
+    all.chunks.push_back({cairn::box::whole({4, 2}), {"f", 16, 32}});
+    m.entries.emplace("half", half);
+    m.entries.emplace("all", all);
+    cairn::mapping how;
+    how.set("w", concat(1, {transpose(stored("all")), transpose(stored("half"))}));
+    how.rename("same", "half");
+    how.set("whole", transpose(stored("all")));
+    auto const shown = cairn::detail::mapped_metadata(m, how).shown();
+    auto const* const w = shown.tensor("w");
+    BOOST_TEST_REQUIRE(w != nullptr);
+    BOOST_TEST((w->shape == index_vector{2, 8}));
+    std::set<std::string> boxes;
+    for (auto const& c : w->chunks) boxes.insert(to_string(c.region));
+    BOOST_TEST((boxes == std::set<std::string>{"[0:2, 0:4]", "[0:2, 6:8]"}));
+    BOOST_TEST((*shown.tensor("same") == half));
+    BOOST_TEST(shown.tensor("whole")->chunks.size() == 1u);
+    BOOST_TEST(shown.tensor("half") == nullptr);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
