@@ -38,7 +38,8 @@ public:
     }
 
     map::expression make(const index_vector& shape, int depth) {
-        if (depth == 0 || number(0, 11) == 0) return leaf(shape);
+        bool const nothing_fits = only_lossless && shape.empty();
+        if (depth == 0 || nothing_fits || number(0, 11) == 0) return leaf(shape);
         // Not every operation has a result of this shape: another one is tried then.
         for (;;) {
             auto const dim = shape.empty() ? 0 : number(0, static_cast<int>(shape.size()) - 1);
