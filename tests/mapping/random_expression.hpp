@@ -29,7 +29,7 @@ public:
     arrays stored{};
 
     index_vector shape() {
-        index_vector s(static_cast<std::size_t>(number(0, 3)), 0);
+        index_vector s(static_cast<std::size_t>(number(0, 15) == 0 ? 0 : number(1, 3)), 0);
         for (auto& n : s) n = lengths_[static_cast<std::size_t>(number(0, 7))];
         return s;
     }
@@ -38,7 +38,8 @@ public:
     }
 
     map::expression make(const index_vector& shape, int depth) {
-        if (depth == 0 || number(0, 11) == 0) return leaf(shape);
+        bool const nothing_fits = only_lossless && shape.empty();
+        if (depth == 0 || nothing_fits || number(0, 23) == 0) return leaf(shape);
         // Not every operation has a result of this shape: another one is tried then.
         for (;;) {
             auto const dim = shape.empty() ? 0 : number(0, static_cast<int>(shape.size()) - 1);
@@ -55,7 +56,8 @@ public:
                         return stack(shape, d, depth);
                     break;
                 case 3:
-                    if (!only_lossless && shape.size() < 4) return unstack(shape, depth);
+                    if (!only_lossless && shape.size() < 4 && number(0, 1) == 0)
+                        return unstack(shape, depth);
                     break;
                 case 4:
                     if (!only_lossless && !shape.empty()) return slice(shape, d, depth);
@@ -82,10 +84,12 @@ public:
                     if (!shape.empty()) return clip(shape, depth);
                     break;
                 case 14:
-                    if (!only_lossless) return map::constant(0.5, shape, dtype::float32);
+                    if (!only_lossless && number(0, 3) == 0)
+                        return map::constant(0.5, shape, dtype::float32);
                     break;
                 default:
-                    if (!only_lossless) return map::dequantise(make(shape, depth - 1));
+                    if (!only_lossless && number(0, 3) == 0)
+                        return map::dequantise(make(shape, depth - 1));
                     break;
             }
         }
@@ -207,10 +211,11 @@ private:
         auto n = shape[d];
         index_vector sizes;
         for (std::int64_t f : {3, 2, 2})
-            if (n > 0 && n % f == 0 && sizes.size() + shape.size() < 5 && number(0, 1) == 0) {
+            if (n > 0 && n % f == 0 && sizes.size() + shape.size() < 5 && number(0, 3) != 0) {
                 sizes.push_back(f);
                 n /= f;
             }
+        if (sizes.empty()) return make(shape, depth);  // something else
         sizes.push_back(n);
         std::shuffle(sizes.begin(), sizes.end(), random_);
         auto of = make(replaced(shape, d, 1, sizes), depth - 1);

@@ -106,8 +106,8 @@ CAIRN_DECL mapping& mapping::follow(std::string name, std::string stored) {
 
 CAIRN_DECL bool mapping::dequantises() const noexcept {
     bool any = false;
-    for (auto const& line : lines_)
-        map::detail::for_each_node(line.made_of, [&](const map::detail::node& n) {
+    for (auto const& one : lines_)
+        map::detail::for_each_node(one.made_of, [&](const map::detail::node& n) {
             any = any || n.is_a(map::detail::operation::dequantise);
         });
     return any;
