@@ -309,6 +309,23 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_cha
         cairn::errc::unsupported);
 }
 
+BOOST_AUTO_TEST_CASE(a_dimension_of_three_is_turned_round_and_back) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(12);
+    cairn::save(cairn::state_dict{{"a", view(a, {12})}}, "c", store);
+    cairn::mapping how;
+    how.set("b", permute(split_dim(stored("a"), 0, {2, 3, 2}), {2, 1, 0}));
+    std::vector<float> b(12);
+    cairn::state_dict const state{{"b", view(b, {2, 3, 2})}};
+    cairn::load(state, "c", store, how);
+    BOOST_TEST((b == std::vector<float>{0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11}));
+    cairn::save(state, "d", store, how);
+    std::vector<float> back(12);
+    cairn::load(cairn::state_dict{{"a", view(back, {12})}}, "d", store);
+    BOOST_TEST((back == a));
+}
+
 BOOST_AUTO_TEST_CASE(a_cast_rounds_whatever_the_state_has) {
     using namespace cairn::map;
     cairn::memory_store store;
