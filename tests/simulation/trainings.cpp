@@ -267,7 +267,9 @@ private:
             auto const slash = name.find('/');
             // The temporary file of a publisher that was killed stays where nobody publishes again,
             // and the notice of a reader of another host until its checkpoint is removed.
-            if (name.find("/.cairn-publish.") != name.npos || name.find("/.reading.") != name.npos)
+            // So does what a trial of a bucket's conditions has left.
+            if (name.find("/.cairn-publish.") != name.npos ||
+                name.find("/.cairn-trial.") != name.npos || name.find("/.reading.") != name.npos)
                 continue;
             require(named.count(name) != 0 || rules_.place(name.substr(0, slash)).may_stay(*f),
                     "left over: " + name);
