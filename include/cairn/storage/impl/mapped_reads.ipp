@@ -143,17 +143,17 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
                                              .found = "one of " + to_string(w.window.shape)});
         for (auto const& c : w.constants)
             for_each_box(c, map::detail::side::target, [&](const map::detail::piece_box& b) {
-                auto const part = subview(w.window, relative_to(b.region, w.region));
+                auto const into = subview(w.window, relative_to(b.region, w.region));
                 // As the tensor's own dtype has it.
                 alignas(16) std::array<std::byte, 16> element{};
-                index_vector const still(part.shape.size(), 0);
+                index_vector const still(into.shape.size(), 0);
                 convert_elements({dtype::float64, {}, &c.value},
                                  {w.made->type, {}, element.data()});
-                convert_elements({w.made->type, part.shape, still, element.data()}, part);
+                convert_elements({w.made->type, into.shape, still, element.data()}, into);
             });
     });
 }
-CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
+CAIRN_DECL tensor_view mapped_reads::window_of(const into& p) {
     if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->memory.data()};
     open(*p.of);
     if (p.of->made == nullptr) return p.of->window;
