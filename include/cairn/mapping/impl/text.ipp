@@ -334,7 +334,7 @@ CAIRN_DECL map::expression map::parse_expression(std::string_view text) {
 }
 
 CAIRN_DECL std::string to_string(const mapping& m) {
-    using map::detail::quoted;
+    using map::detail::in_quotes;
     std::string text;
     for (auto const& line : m.lines())
         text += in_quotes(line.name) + " = " + map::to_string(line.made_of) + "\n";

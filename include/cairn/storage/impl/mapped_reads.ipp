@@ -153,7 +153,7 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
             });
     });
 }
-CAIRN_DECL tensor_view mapped_reads::window_of(const into& p) {
+CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
     if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->memory.data()};
     open(*p.of);
     if (p.of->made == nullptr) return p.of->window;
