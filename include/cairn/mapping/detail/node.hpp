@@ -71,7 +71,7 @@ CAIRN_DECL void for_each_expression(const expression& e,
                                     const std::function<void(const expression&)>& f);
 
 /// Returns text as it stands in the text form.
-CAIRN_DECL std::string quoted(std::string_view text);
+CAIRN_DECL std::string in_quotes(std::string_view text);
 
 /// Returns the text of an expression for messages: not all of a long one.
 CAIRN_DECL std::string shown(const expression& e);

@@ -16,7 +16,7 @@ namespace cairn::map {
 
 namespace detail {
 
-CAIRN_DECL std::string quoted(std::string_view text) {
+CAIRN_DECL std::string in_quotes(std::string_view text) {
     std::string s = "\"";
     for (char const c : text) {
         if (c == '"' || c == '\\') s += '\\';
@@ -51,8 +51,8 @@ CAIRN_DECL std::vector<std::string> printed_arguments(const node& n) {
         for (auto const& p : n.parts) list += (list.empty() ? "" : ", ") + to_string(p);
         all.push_back("[" + list + "]");
     };
-    if (n.is == stored) all.push_back(quoted(n.name.text()));
-    if (n.is == stack) all.push_back(quoted(n.capture));
+    if (n.is == stored) all.push_back(in_quotes(n.name.text()));
+    if (n.is == stack) all.push_back(in_quotes(n.capture));
     if (n.is == concat || n.is == interleave) number(n.dim);
     if (n.is == interleave) number(n.groups);
     if (n.is == concat || n.is == interleave)
@@ -72,7 +72,7 @@ CAIRN_DECL std::vector<std::string> printed_arguments(const node& n) {
             if (n.dim != 0) number(n.dim);
             break;
         case unstack:
-            all.push_back(n.name.is_literal() ? n.name.text() : quoted(n.name.text()));
+            all.push_back(n.name.is_literal() ? n.name.text() : in_quotes(n.name.text()));
             if (n.dim != 0) number(n.dim);
             break;
         case slice:

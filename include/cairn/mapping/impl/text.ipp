@@ -334,12 +334,12 @@ CAIRN_DECL map::expression map::parse_expression(std::string_view text) {
 }
 
 CAIRN_DECL std::string to_string(const mapping& m) {
-    using map::detail::quoted;
+    using map::detail::in_quotes;
     std::string text;
     for (auto const& line : m.lines())
-        text += quoted(line.name) + " = " + map::to_string(line.made_of) + "\n";
+        text += in_quotes(line.name) + " = " + map::to_string(line.made_of) + "\n";
     for (auto const& f : m.followers())
-        text += "follow " + quoted(f.name) + " = " + quoted(f.stored) + "\n";
+        text += "follow " + in_quotes(f.name) + " = " + in_quotes(f.stored) + "\n";
     if (m.others() == other_names::leave_out) text += "others = leave_out\n";
     if (m.others() == other_names::refuse) text += "others = refuse\n";
     if (m.allows_narrowing()) text += "allow_narrowing\n";
