@@ -112,6 +112,11 @@ BOOST_AUTO_TEST_CASE(a_stored_tensor_is_put_together_of_several_names) {
     // Another rank may have it.
     BOOST_TEST(to_stored(m, all, nullptr, false).tensors.at("gu").pieces.size() == 1u);
 
+    text = error_of(errc::shape_mismatch, [&] {
+        to_stored(m, state({{"gate", {3, 2}}, {"up", {4, 2}}}));
+    });
+    BOOST_TEST(has(text, "[6, 2] by 'gate' of gu"), text);
+
     m = mapping().set("a", map::stored("x")).set("b", map::stored("x"));
     text = error_of(errc::unsupported, [&] { to_stored(m, state({{"a", {2}}, {"b", {2}}})); });
     BOOST_TEST(has(text, "'b' there too"), text);
