@@ -117,13 +117,13 @@ BOOST_AUTO_TEST_CASE(random_expressions_agree_with_whole_arrays) {
             for (auto const& p : made.pieces) {
                 std::vector<piece> parts;
                 cut(p, side::target, region, parts);
-                BOOST_REQUIRE_LE(parts.size(), most_parts(p, side::target));
+                BOOST_TEST_REQUIRE(parts.size() <= most_parts(p, side::target));
                 if (!p.is_constant()) BOOST_REQUIRE(are_inside(p, side::target, region, parts));
                 if (p.is_constant()) continue;
                 auto const stored_region = random_box(random, p.from->shape);
                 parts.clear();
                 cut(p, side::source, stored_region, parts);
-                BOOST_REQUIRE_LE(parts.size(), most_parts(p, side::source));
+                BOOST_TEST_REQUIRE(parts.size() <= most_parts(p, side::source));
                 BOOST_REQUIRE(are_inside(p, side::source, stored_region, parts));
 
                 auto const target = std::make_shared<map::detail::source>(
