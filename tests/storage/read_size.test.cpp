@@ -30,10 +30,11 @@ public:
     struct reader {
         cairn::memory_store::reader h;
         std::size_t size_of_reads;
-        std::shared_ptr<std::atomic<std::size_t>> largest;
+        std::shared_ptr<std::atomic<std::size_t>> largest, reads;
 
         void read(std::uint64_t at, std::span<std::byte> into) {
             if (into.size() > *largest) *largest = into.size();
+            ++*reads;
             h.read(at, into);
         }
         std::uint64_t size() { return h.size(); }
@@ -48,7 +49,7 @@ public:
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
         base_.publish(n, b, std::move(m));
     }
-    reader open(std::string_view n) { return {base_.open(n), size_, largest_}; }
+    reader open(std::string_view n) { return {base_.open(n), size_, largest_, reads_}; }
     cairn::object_tag tag(std::string_view n) { return base_.tag(n); }
     std::vector<cairn::object_info> list() { return base_.list(); }
     void remove(std::string_view n) { base_.remove(n); }
@@ -56,11 +57,15 @@ public:
     std::string describe(std::string_view n) { return base_.describe(n); }
 
     std::size_t largest() const { return *largest_; }
+    /// How many reads there were since the last call.
+    std::size_t reads() { return reads_->exchange(0); }
 
 private:
     cairn::memory_store base_;
     std::size_t size_;
     std::shared_ptr<std::atomic<std::size_t>> largest_ =
+        std::make_shared<std::atomic<std::size_t>>(0);
+    std::shared_ptr<std::atomic<std::size_t>> reads_ =
         std::make_shared<std::atomic<std::size_t>>(0);
 };
 static_assert(cairn::ReadSizeStore<preferring_store>);
@@ -92,6 +97,40 @@ BOOST_AUTO_TEST_CASE(reads_are_of_the_size_that_the_store_prefers) {
         cairn::load(converted, "c", o, store);
         BOOST_TEST(store.largest() == gets);
         BOOST_TEST(std::equal(wide.begin(), wide.end(), w.begin()));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_lies_together_is_read_together_where_requests_cost) {
+    constexpr std::size_t tensors = 200, each = 10 * kib;
+    std::vector<std::vector<float>> w(tensors);
+    cairn::state_dict saved;
+    for (std::size_t i = 0; i < tensors; ++i) {
+        w[i].assign(each / sizeof(float), static_cast<float>(i));
+        saved[std::to_string(i)] = w[i];
+    }
+    cairn::memory_store memory;
+    cairn::save_options one_file;
+    one_file.storage.thread_count = 1;
+    cairn::save(saved, "c", one_file, memory);
+    for (bool const few : {false, true}) {
+        preferring_store store(memory, few ? 8 * mib : 0);
+        auto same = w;
+        for (auto& t : same) t.assign(t.size(), -1.0f);
+        cairn::state_dict sd;
+        for (std::size_t i = 0; i < tensors; ++i) sd[std::to_string(i)] = same[i];
+        cairn::load_options o;
+        o.storage.thread_count = 1;
+        cairn::load(sd, "c", o, store);
+        BOOST_TEST((same == w));
+        auto const reads = store.reads();
+        BOOST_TEST(few == (reads < 20), reads << " reads");
+        // A gap that takes longer than a request is not read.
+        preferring_store apart(memory, few ? 8 * mib : 0);
+        std::vector<float> first(w[0].size()), last(w[0].size());
+        cairn::load(cairn::state_dict{{"0", first}, {"99", last}}, "c", o, apart);
+        BOOST_TEST((first == w[0]));
+        BOOST_TEST((last == w[99]));
+        BOOST_TEST(apart.largest() < mib);
     }
 }
 
