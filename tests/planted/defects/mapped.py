@@ -18,9 +18,9 @@ DEFECTS = [
            "w.casts = !PLANTED && (w.casts || type != w.made->type);",
            by=BY, wrong="a cast to bfloat16 has the bits of float32"),
     Defect("mapped-constants-keep-bits", READS,
-           "convert_elements({w.made->type, part.shape, still, element.data()}, part);",
-           "if (PLANTED) convert_elements({dtype::float64, part.shape, still, &c.value}, part); "
-           "else convert_elements({w.made->type, part.shape, still, element.data()}, part);",
+           "convert_elements({w.made->type, into.shape, still, element.data()}, into);",
+           "if (PLANTED) convert_elements({dtype::float64, into.shape, still, &c.value}, into); "
+           "else convert_elements({w.made->type, into.shape, still, element.data()}, into);",
            by=BY, wrong="padding has numbers that its dtype does not have"),
     Defect("mapped-padding-stays-what-it-was", READS,
            "for (auto const& c : w.constants)", "if (!PLANTED) for (auto const& c : w.constants)",
