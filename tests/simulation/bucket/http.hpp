@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -46,7 +47,8 @@ public:
         const std::atomic<bool>* stop = nullptr;
         std::chrono::milliseconds timeout{0};
         std::chrono::seconds stall_timeout{0};
-        bool past_proxies = false;
+        std::uint64_t least_rate = 1;
+        bool past_proxies = false, once = false;
     };
     http_result send(const request& r, const terms& t);
 
