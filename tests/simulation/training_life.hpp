@@ -167,7 +167,7 @@ private:
         options.on_skipped = [this](const std::string& what) { s_.say(what); };
         auto const activity = std::make_shared<cairn::activity>();
         lane.share(activity);
-        cairn::detail::recovery search(ranks, cairn::any_store(store_of(r)), options, activity);
+        cairn::detail::recovery search(ranks, {cairn::any_store(store_of(r))}, options, activity);
         auto const expected = r == 0 ? rules_.newest_heard() : kept_rules::checkpoint{};
         auto const changes = expected.id.empty() ? 0 : rules_.place(expected.id).changes();
         for (bool first = true;; first = false) {
