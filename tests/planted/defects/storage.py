@@ -166,7 +166,8 @@ DEFECTS = [
            "continue;",
            by="storage:strays", wrong="what a running save will name is removed after a day"),
     Defect("strays-without-a-checkpoint", LEFT,
-           "!had_checkpoint())", "(!had_checkpoint() && !PLANTED))",
+           "return !standing_tag_.text.empty() || removed_here_;",
+           "return PLANTED || !standing_tag_.text.empty() || removed_here_;",
            by="storage:strays", wrong="files that are being copied before their metadata are "
            "removed"),
     Defect("failure-of-a-job-swallowed", "storage/detail/job_pool.hpp",
