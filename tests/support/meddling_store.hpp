@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace support {
 
@@ -49,6 +50,20 @@ public:
     void remove(std::string_view n) {
         call(m_->before_remove, n);
         store_.remove(n);
+    }
+
+    /// Its store in memory notices no changes in a place: here the metadata's tag tells.
+    std::vector<cairn::place_info> all_places() {
+        if constexpr (requires { store_.all_places(); }) {
+            return store_.all_places();
+        } else {
+            std::vector<cairn::place_info> all;
+            for (auto& id : store_.places()) {
+                auto const tag = std::hash<std::string>()(store_.at(id).tag(".metadata").text);
+                all.push_back({std::move(id), static_cast<std::int64_t>(tag | 1)});
+            }
+            return all;
+        }
     }
 
 private:
