@@ -2,6 +2,8 @@
 #ifndef CAIRN_TEST_SIMULATION_FIBER_HPP
 #define CAIRN_TEST_SIMULATION_FIBER_HPP
 
+#include <cairn/detail/heeded_stop.hpp>
+
 #include <cxxabi.h>
 #include <ucontext.h>
 
@@ -9,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -93,7 +96,10 @@ private:
         void* exceptions = nullptr;
         unsigned int uncaught = 0;
     };
-    void swap_caught() { std::swap(*reinterpret_cast<caught*>(abi::__cxa_get_globals()), caught_); }
+    void swap_caught() {
+        std::swap(*reinterpret_cast<caught*>(abi::__cxa_get_globals()), caught_);
+        heeded_ = cairn::detail::heeded_stop::switch_to(heeded_);
+    }
     static fiber*& running() {
         static fiber* f = nullptr;
         return f;
@@ -138,6 +144,7 @@ private:
     }
 
     std::function<void()> f_;
+    const std::stop_token* heeded_ = nullptr;
     stack stack_;
     ::ucontext_t here_{}, caller_{};
     caught caught_{};

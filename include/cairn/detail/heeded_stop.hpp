@@ -29,6 +29,11 @@ public:
         return s != nullptr ? *s : std::stop_token();
     }
 
+    /// Of a thread that goes on with another fiber. Returns what it heeded until now.
+    static const std::stop_token* switch_to(const std::stop_token* other) noexcept {
+        return std::exchange(of_thread(), other);
+    }
+
 private:
     static const std::stop_token*& of_thread() noexcept {
         thread_local const std::stop_token* s = nullptr;
