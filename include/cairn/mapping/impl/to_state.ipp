@@ -238,7 +238,8 @@ private:
 
     /// What belongs to parameters that pass through.
     void follow_unmapped(std::size_t f) {
-        for (auto const& [param, slots] : slots_[f]) {
+        for (auto const& [named, slots] : slots_[f]) {
+            auto const& param = named;  // clang 14 captures no structured bindings
             if (made_.used.contains(param) || mapping_.others() != other_names::pass) continue;
             auto const e = stored_as_it_is(param);
             for (auto const& slot : slots) {
