@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(errors_have_line_and_column) {
     };
     for (auto const& [text, expected, place] : all) {
         auto const found =
-            error_of(errc::invalid_argument, [&] { (void)parse_mapping(text, "file.map"); });
+            error_of(errc::invalid_argument, [&, t = text] { (void)parse_mapping(t, "file.map"); });
         BOOST_TEST(has(found, expected), found << " for " << text);
         BOOST_TEST(has(found, place), found << " for " << text);
         BOOST_TEST(has(found, "file.map"), found);

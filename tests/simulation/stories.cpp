@@ -155,6 +155,7 @@ private:
         world_.after(hours(24 * 30), world::nobody, [&] { later = true; });
         (void)world_.run([&] { return later; }, hours(24 * 31));
         where_.set_right();
+        stage_.losses = 0;
         say("a month later");
         for (auto& [host, cache] : caches_) cache.changed();
         auto const ranks = static_cast<int>(1 + below(4));

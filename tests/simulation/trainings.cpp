@@ -230,6 +230,7 @@ private:
         end_all();
         check_standing();
         where_.set_right();
+        stage_.losses = 0;
         say("a month later");
         for (auto& [host, cache] : caches_) cache.changed();
         auto const ranks = static_cast<int>(1 + below(3));
