@@ -39,8 +39,9 @@ DEFECTS = [
            "for (auto& o : stored.source_offsets) o = 0;",
            by=BY, wrong="each rank gets the first elements of a chunk"),
     Defect("mapped-used-names-pass", META,
-           "return made_.used.count(fqn) == 0 && made_.tensors.count(fqn) == 0 &&",
-           "return (made_.used.count(fqn) == 0 || PLANTED) && made_.tensors.count(fqn) == 0 &&",
+           "if (made_.passes(entry.first))",
+           "if (made_.passes(entry.first) || (PLANTED && !made_.tensors.contains(entry.first) && "
+           "!made_.values.contains(entry.first)))",
            by=BY, wrong="what was loaded is reported as not asked for"),
     Defect("mapped-holes-are-covered", META,
            "if (whole) {", "if (whole || PLANTED) {",
@@ -54,8 +55,9 @@ DEFECTS = [
            "(o == nullptr || o->get() != content) && !PLANTED)",
            by=BY, wrong="one of two values is lost"),
     Defect("saved-names-pass", STATE,
-           "return leaf.per_rank() || (made_.used.count(leaf.fqn) == 0 &&",
-           "return leaf.per_rank() || ((made_.used.count(leaf.fqn) == 0 || PLANTED) &&",
+           "return leaf.per_rank() || made_.passes(leaf.fqn);",
+           "return leaf.per_rank() || made_.passes(leaf.fqn) || (PLANTED && "
+           "!made_.tensors.contains(leaf.fqn) && !made_.values.contains(leaf.fqn));",
            by=BY, wrong="a tensor is stored twice, under both names"),
     Defect("map-back-goes-forward", "convert/impl/conversion_planner.ipp",
            "options_.map_back ?", "options_.map_back && !PLANTED ?",

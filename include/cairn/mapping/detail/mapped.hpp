@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn::map::detail {
@@ -49,6 +50,11 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
+
+    /// Whether what the other side has under a name is here under the same name, as it is.
+    bool passes(std::string_view name) const {
+        return !used.contains(name) && !tensors.contains(name) && !values.contains(name);
+    }
 };
 
 /// What is odd about a mapping of a checkpoint.

@@ -38,11 +38,7 @@ public:
     }
 
     /// Whether a leaf is stored under its own name, as it is.
-    bool passes(const flat_leaf& leaf) const {
-        return leaf.per_rank() ||
-               (made_.used.count(leaf.fqn) == 0 && made_.tensors.count(leaf.fqn) == 0 &&
-                made_.values.count(leaf.fqn) == 0);
-    }
+    bool passes(const flat_leaf& leaf) const { return leaf.per_rank() || made_.passes(leaf.fqn); }
     void add_to(flat_state& all) const {
         for (auto const& [fqn, t] : made_.tensors) all.push_back(named(fqn, tensor(fqn, t)));
         for (auto const& [fqn, v] : made_.values) all.push_back(named(fqn, value_of(fqn, v)));

@@ -71,16 +71,12 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.file_sizes = stored_.file_sizes;
     m.format = stored_.format;
     m.is_file = stored_.is_file;
-    auto const passes = [&](const std::string& fqn) {
-        return made_.used.count(fqn) == 0 && made_.tensors.count(fqn) == 0 &&
-               made_.values.count(fqn) == 0;
-    };
     for (auto const& entry : stored_.entries)
-        if (passes(entry.first)) m.entries.insert(entry);
+        if (made_.passes(entry.first)) m.entries.insert(entry);
     for (auto const& path : stored_.paths)
-        if (passes(path.first)) m.paths.insert(path);
+        if (made_.passes(path.first)) m.paths.insert(path);
     for (auto const& other : stored_.unsupported)
-        if (passes(other.first)) m.unsupported.insert(other);
+        if (made_.passes(other.first)) m.unsupported.insert(other);
     for (auto const& [fqn, t] : made_.tensors) {
         m.entries.emplace(
             fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
