@@ -13,9 +13,6 @@
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/load.hpp>
 #include <cairn/save.hpp>
-#include <cairn/storage/detail/data_names.hpp>
-#include <cairn/storage/detail/record_owner.hpp>
-#include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/tensor/mesh.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -190,25 +187,12 @@ BOOST_AUTO_TEST_CASE(a_run_keeps_its_newest_checkpoints) {
     BOOST_TEST(cairn::latest(s).value_or("none") == "step_4");
 }
 
-/// A save that was killed while it wrote: an intent, a finished file, and an upload.
 BOOST_AUTO_TEST_CASE(what_a_killed_save_has_left_is_collected) {
     place p;
     auto s = p.store();
     save(s, "step_1", 1);
     auto there = s.at("step_2");
-    cairn::detail::save_intent intent;
-    intent.save_id = std::string(32, 'a');
-    intent.began = cairn::detail::save_intent::now();
-    intent.owner = cairn::detail::record_owner::this_one();
-    intent.names = {cairn::detail::data_name("__0_0", intent.save_id),
-                    cairn::detail::data_name("__1_0", intent.save_id)};
-    there.publish(cairn::detail::intent_name(intent.save_id), intent.encode(), std::nullopt);
-    s3_tests::put(there, intent.names[0], s3_tests::pattern(0));
-    cairn::detail::s3::call begin;
-    begin.method = "POST";
-    begin.key = p.prefix + "/step_2/" + intent.names[1];
-    begin.query = {{"uploads", ""}};
-    BOOST_REQUIRE(s3_tests::ask(begin, p.options()).ok());
+    s3_tests::leave_killed_save(there, p.prefix + "/step_2/", p.options());
 
     auto const would = cairn::collect_garbage(s, true);
     BOOST_TEST(would.files == 3u);

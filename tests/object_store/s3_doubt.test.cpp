@@ -35,14 +35,13 @@ namespace {
 
 constexpr std::size_t part = std::size_t{8} << 20;
 
-struct bucket_server : s3_server::server {
-    bucket_server() : server(s3_server::options()) { add_bucket(bucket); }
+struct doubtful : s3_tests::bucket_server {
+    doubtful() : bucket_server(s3_server::options()) {}
     cairn::s3_store impatient() const {
         auto o = options_at(*this);
         o.retry_for = std::chrono::milliseconds(0);
         return cairn::s3_store(o);
     }
-    cairn::s3_store store() const { return cairn::s3_store(options_at(*this)); }
 };
 void save(cairn::s3_store at, float v) {
     std::vector<float> w(9, v);
@@ -52,7 +51,7 @@ void save(cairn::s3_store at, float v) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(an_upload_that_was_begun_twice_is_ended_once_it_is_known) {
-    bucket_server s;
+    doubtful s;
     auto store = s.store();
     s.fail(faults::reset(effect::done), kind::create_upload, 0);
     put(store, "o", pattern(part + 1));
@@ -61,7 +60,7 @@ BOOST_AUTO_TEST_CASE(an_upload_that_was_begun_twice_is_ended_once_it_is_known) {
 }
 
 BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_object) {
-    bucket_server s;
+    doubtful s;
     auto store = s.impatient();
     s.fail(faults::internal_error(effect::done), kind::create_upload, 0);
     BOOST_CHECK_EXCEPTION(put(store, "o", pattern(part + 1)), cairn::error, is(errc::io));
@@ -72,7 +71,7 @@ BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_obje
 
 /// Of a proxy, with status 200: nothing has been done.
 BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_is_no_answer) {
-    bucket_server s;
+    doubtful s;
     auto store = s.store();
     save(store, 1);
     for (auto const k : {kind::put_object, kind::delete_object}) {
@@ -94,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_is_no_answer) {
 /// The object of a trial stays where it could not be removed. It is not removed while the trial may
 /// still go on.
 BOOST_AUTO_TEST_CASE(what_a_trial_has_left_is_collected_later) {
-    bucket_server s;
+    doubtful s;
     auto const trials = [&] {
         std::size_t n = 0;
         for (auto const& key : s.keys(bucket))
@@ -118,7 +117,7 @@ BOOST_AUTO_TEST_CASE(what_a_trial_has_left_is_collected_later) {
 
 /// The notice of a load that has ended, in a process that goes on.
 BOOST_AUTO_TEST_CASE(a_notice_that_could_not_be_removed_is_stale) {
-    bucket_server s;
+    doubtful s;
     auto store = s.store();
     save(store, 1);
     auto const of_notices = [](auto const& r) {

@@ -33,12 +33,8 @@ namespace {
 
 constexpr std::size_t part = std::size_t{8} << 20;
 
-struct faulty : server {
-    explicit faulty(s3_server::options o = s3_tests::signed_requests()) : server(std::move(o)) {
-        add_bucket(bucket);
-    }
-    cairn::s3_store store(cairn::s3_options o) { return cairn::s3_store(std::move(o)); }
-    cairn::s3_store store() { return store(options_at(*this)); }
+struct faulty : s3_tests::bucket_server {
+    using bucket_server::bucket_server;
     std::string stored(const std::string& key) { return content(bucket, key).value_or("none"); }
 };
 std::string text(const cairn::byte_vector& b) {

@@ -7,6 +7,9 @@
 #include <cairn/detail/identity.hpp>
 #include <cairn/object_store/detail/s3/client.hpp>
 #include <cairn/object_store/s3.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/record_owner.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -44,6 +47,15 @@ inline cairn::s3_options options_at(const s3_server::server& s) {
     o.retry_for = std::chrono::seconds(20);
     return o;
 }
+
+/// A server of this process, with the bucket.
+struct bucket_server : s3_server::server {
+    explicit bucket_server(s3_server::options o = signed_requests()) : server(std::move(o)) {
+        add_bucket(bucket);
+    }
+    cairn::s3_store store(cairn::s3_options o) const { return cairn::s3_store(std::move(o)); }
+    cairn::s3_store store() const { return store(options_at(*this)); }
+};
 
 /// A request about the bucket that the store has no need of.
 inline cairn::detail::s3::answer ask(const cairn::detail::s3::call& c, cairn::s3_options o) {
@@ -117,6 +129,28 @@ cairn::byte_vector get(Store&& s, const std::string& name) {
     cairn::byte_vector b(static_cast<std::size_t>(r.size()));
     r.read(0, b);
     return b;
+}
+
+/// What a save leaves that is killed while it writes two files: an intent, a finished file, and an
+/// upload.
+/// @param there    The place.
+/// @param key      Of the place in the bucket, with a slash at the end.
+/// @param options  Of a store at the server.
+inline void leave_killed_save(cairn::s3_store there, const std::string& key,
+                              cairn::s3_options options) {
+    cairn::detail::save_intent intent;
+    intent.save_id = std::string(32, 'a');
+    intent.began = cairn::detail::save_intent::now();
+    intent.owner = cairn::detail::record_owner::this_one();
+    intent.names = {cairn::detail::data_name("__0_0", intent.save_id),
+                    cairn::detail::data_name("__1_0", intent.save_id)};
+    there.publish(cairn::detail::intent_name(intent.save_id), intent.encode(), std::nullopt);
+    put(there, intent.names[0], pattern(0));
+    cairn::detail::s3::call begin;
+    begin.method = "POST";
+    begin.key = key + intent.names[1];
+    begin.query = {{"uploads", ""}};
+    BOOST_REQUIRE(ask(begin, std::move(options)).ok());
 }
 
 }  // namespace s3_tests

@@ -23,8 +23,8 @@ BOOST_AUTO_TEST_SUITE(s3_removal)
 using cairn::errc;
 using s3_server::effect;
 using s3_server::kind;
-using s3_server::server;
 using s3_tests::bucket;
+using s3_tests::bucket_server;
 using s3_tests::options_at;
 using s3_tests::pattern;
 using support::is;
@@ -32,9 +32,6 @@ namespace faults = s3_server::faults;
 
 namespace {
 
-struct bucket_server : server {
-    bucket_server() : server(s3_tests::signed_requests()) { add_bucket(bucket); }
-};
 /// Another client makes the object, or makes it anew, right after the effect of the request.
 s3_server::fault then_made_by_another(s3_server::fault f, const std::string& key) {
     f.then = [key](s3_server::world& w) {

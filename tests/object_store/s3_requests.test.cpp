@@ -28,8 +28,8 @@ using s3_tests::bucket;
 
 namespace {
 
-struct bucket_server : s3_server::server {
-    bucket_server() : server(s3_server::options()) { add_bucket(bucket); }
+struct counting_server : s3_tests::bucket_server {
+    counting_server() : bucket_server(s3_server::options()) {}
 
     /// Of another process: it knows nothing yet, and has tried nothing.
     cairn::s3_store store() const {
@@ -76,7 +76,7 @@ constexpr std::int64_t many = 1200;
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(of_a_save_and_a_load) {
-    bucket_server s;
+    counting_server s;
     std::vector<float> w(9, 1);
     cairn::state_dict const state{{"w", w}};
     auto store = s.store();
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(of_a_save_and_a_load) {
 
 /// The number of checkpoints shows in pages of listings only.
 BOOST_AUTO_TEST_CASE(of_what_looks_at_all_checkpoints) {
-    bucket_server s;
+    counting_server s;
     run(s.store()).save(1);
     s.copy("step_1", 2, many);
     run(s.store()).save(many + 1);  // which reads each record, and lists them for others
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(of_what_looks_at_all_checkpoints) {
 
 /// Nor does that of its files: they are listed.
 BOOST_AUTO_TEST_CASE(of_what_looks_at_many_files) {
-    bucket_server s;
+    counting_server s;
     std::vector<float> w(9, 1);
     cairn::state_dict state;
     for (int n = 0; n < 5; ++n) state["w" + std::to_string(n)] = w;
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(of_what_looks_at_many_files) {
 
 /// Each is examined.
 BOOST_AUTO_TEST_CASE(of_a_listing) {
-    bucket_server s;
+    counting_server s;
     run(s.store()).save(1);
     s.copy("step_1", 2, 20);
     run(s.store()).save(21);
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(of_a_listing) {
 
 /// A checkpoint that was replaced is not taken for the old one.
 BOOST_AUTO_TEST_CASE(what_was_replaced_is_read_again) {
-    bucket_server s;
+    counting_server s;
     run r(s.store());
     for (auto const step : {1, 2, 3}) r.save(step);
     for (int n = 0; n < 2; ++n) run(s.store()).save(1);
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(what_was_replaced_is_read_again) {
 
 /// A list of records that is of no use costs requests, and changes nothing.
 BOOST_AUTO_TEST_CASE(a_list_of_records_is_only_a_copy) {
-    bucket_server s;
+    counting_server s;
     run r(s.store());
     for (auto const step : {1, 2, 3}) r.save(step);
     auto const list = s.content(bucket, "run/.cairn-records");
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_list_of_records_is_only_a_copy) {
 BOOST_AUTO_TEST_CASE(a_server_that_knows_one_delimiter_is_used) {
     for (auto const how :
          {s3_server::delimiters::slash_only, s3_server::delimiters::first_character}) {
-        bucket_server s;
+        counting_server s;
         s.change([&](auto& o) { o.delimiter = how; });
         run r(s.store());
         for (auto const step : {1, 2, 3}) r.save(step);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_server_that_knows_one_delimiter_is_used) {
 
 /// What is left beside many checkpoints is found.
 BOOST_AUTO_TEST_CASE(what_is_left_is_found_by_the_listing) {
-    bucket_server s;
+    counting_server s;
     run r(s.store());
     for (auto const step : {1, 2}) r.save(step);
     auto const stray = "run/step_1/__0_0." + std::string(32, 'a') + ".distcp";

@@ -39,8 +39,7 @@ namespace {
 
 constexpr std::size_t part = std::size_t{8} << 20;
 
-struct bucket_server : server {
-    bucket_server() : server(s3_tests::signed_requests()) { add_bucket(bucket); }
+struct watched_server : s3_tests::bucket_server {
     /// Waits until so many requests of this kind have come.
     void await(kind k, std::size_t n = 1) {
         while (count(k) < n) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -71,7 +70,7 @@ void stopped(F&& f, When&& when) {
 
 /// Slower than `s3_options::least_rate`, but never without a byte for a second.
 BOOST_AUTO_TEST_CASE(an_answer_that_drips_is_given_up) {
-    bucket_server s;
+    watched_server s;
     auto store = cairn::s3_store(hasty(s));
     put(store, "o", pattern(3000));
     s.fail(faults::drip(std::chrono::milliseconds(50)), kind::get_object, 0);
@@ -84,7 +83,7 @@ BOOST_AUTO_TEST_CASE(an_answer_that_drips_is_given_up) {
 
 /// AWS sends blanks while it puts a large object together: not for ever.
 BOOST_AUTO_TEST_CASE(a_completion_that_drips_is_looked_after) {
-    bucket_server s;
+    watched_server s;
     auto o = hasty(s);
     o.least_rate = std::uint64_t{4} << 20;
     auto store = cairn::s3_store(o);
@@ -95,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_completion_that_drips_is_looked_after) {
 }
 
 BOOST_AUTO_TEST_CASE(a_read_that_hangs_ends_when_it_is_cancelled) {
-    bucket_server s;
+    watched_server s;
     auto store = cairn::s3_store(options_at(s));
     put(store, "o", pattern(10));
     s.fail_each(faults::stall(std::chrono::minutes(5)),
@@ -104,7 +103,7 @@ BOOST_AUTO_TEST_CASE(a_read_that_hangs_ends_when_it_is_cancelled) {
 }
 
 BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
-    bucket_server s;
+    watched_server s;
     auto store = cairn::s3_store(options_at(s));
     s.fail_each(faults::slow_down());
     stopped([&] { (void)store.list(); }, [&] { s.await(kind::list_objects, 2); });
@@ -112,7 +111,7 @@ BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
 
 /// Parts are sent by other threads. What was begun is removed, although nobody waits.
 BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
-    bucket_server s;
+    watched_server s;
     auto store = cairn::s3_store(options_at(s));
     s.fail_each(faults::stall(std::chrono::minutes(5)),
                 [](auto const& r) { return r.what() == kind::upload_part; });
@@ -121,7 +120,7 @@ BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
 }
 
 BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
-    bucket_server s;
+    watched_server s;
     auto store = cairn::s3_store(options_at(s));
     std::vector<float> w(9, 1);
     cairn::state_dict state{{"w", w}};
