@@ -7,6 +7,7 @@
 #include "told_changes.hpp"
 #include "training_life.hpp"
 
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/job_attempt.hpp>
 
 #include <algorithm>
@@ -266,6 +267,7 @@ private:
         }
         for (auto const& [name, f] : server_.all()) {
             auto const slash = name.find('/');
+            if (name == cairn::detail::record_list_name) continue;
             // The temporary file of a publisher that was killed stays where nobody publishes again,
             // and the notice of a reader of another host until its checkpoint is removed.
             if (name.find("/.cairn-publish.") != name.npos || name.find("/.reading.") != name.npos)
