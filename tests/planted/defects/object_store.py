@@ -132,6 +132,13 @@ DEFECTS = [
            "std::chrono::steady_clock::now() < due_)",
            "(PLANTED || std::chrono::steady_clock::now() < due_))",
            by="object_store:removed_space", wrong="nothing is given back unless someone waits"),
+    Defect("space-is-freed-by-one-thread", SPACE,
+           "if (auto* const f = first(state::removed))",
+           "if (auto* const f = PLANTED ? nullptr : first(state::removed))",
+           more=(("else if (first(state::closing) != nullptr)",
+                  "else if (first(state::closing) != nullptr || "
+                  "(PLANTED && first(state::removed) != nullptr))"),),
+           by="system_calls:removed_files", wrong="all ranks wait while one thread frees files"),
     Defect("space-is-waited-for-in-silence", SPACE,
            "if (!moved) continue;", "if (PLANTED || !moved) continue;",
            by="object_store:removed_space", wrong="a rank that frees much seems to be gone"),
