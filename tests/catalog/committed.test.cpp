@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a commit: where it is stored, and the order that it gives.
 #include "saved.hpp"
+#include "support/forwarding_store.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/catalog/listing.hpp>
 #include <cairn/format/native/index.hpp>
@@ -13,6 +15,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(catalog_committed)
 
@@ -30,6 +37,22 @@ cairn::commit_record some_record() {
     r.save_id = std::string(32, 'b');
     return r;
 }
+
+/// Cannot be listed so many times.
+class unlisted_at_first : public support::forwarding_store<cairn::memory_store> {
+public:
+    unlisted_at_first(cairn::memory_store s, std::shared_ptr<int> failures)
+        : forwarding_store(std::move(s)), failures_(std::move(failures)) {}
+    unlisted_at_first at(const std::string& id) const { return {store_.at(id), failures_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto places() {
+        if (*failures_ > 0 && (*failures_)-- > 0) throw cairn::error(cairn::errc::io, {});
+        return store_.places();
+    }
+
+private:
+    std::shared_ptr<int> failures_;
+};
 
 }  // namespace
 
@@ -116,6 +139,33 @@ BOOST_AUTO_TEST_CASE(numbers_exceed_those_that_are_known) {
         BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
         BOOST_TEST(c.next_sequence(root, warnings, nullptr) == (loaded == 0 ? 3u : 43u));
         BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
+    }
+}
+
+/// A bucket may be away for a moment: it is asked until it answers.
+BOOST_AUTO_TEST_CASE(numbers_of_a_second_place_are_asked_for_until_they_are_known) {
+    cairn::memory_store here, there;
+    save_steps(there, {1, 2, 3});
+    auto const failures = std::make_shared<int>(1);
+    cairn::detail::run_catalog c({}, cairn::any_store(unlisted_at_first(there, failures)));
+    std::vector<std::string> warnings;
+    BOOST_TEST(c.next_sequence(cairn::any_store(here), warnings, nullptr) == 1u);
+    BOOST_TEST(warnings.size() == 1u);
+    BOOST_TEST(c.next_sequence(cairn::any_store(here), warnings, nullptr) == 4u);
+    BOOST_TEST(warnings.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_list_of_records_with_an_impossible_number_is_not_believed) {
+    for (bool const believed : {true, false}) {
+        auto record = some_record();
+        record.sequence = cairn::detail::most_commits + (believed ? 0 : 1);
+        cairn::detail::known_record known;
+        known.tag.text = "t";
+        known.record = record;
+        cairn::detail::known_records all{{"step_1", known}};
+        cairn::any_store root{cairn::memory_store()};
+        cairn::detail::write_record_list(root, all);
+        BOOST_TEST(cairn::detail::read_record_list(root).size() == (believed ? 1u : 0u));
     }
 }
 

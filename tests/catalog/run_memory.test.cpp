@@ -93,16 +93,21 @@ BOOST_AUTO_TEST_CASE(a_protected_id_that_names_nothing_is_told_once) {
     BOOST_TEST(p.stands(4));
 }
 
-std::string save_id_of(const place& p, std::int64_t step) {
+cairn::commit_record record_of(const place& p, std::int64_t step) {
     for (auto const& c : cairn::detail::find_places(p.store()).committed)
-        if (c.record->step == step) return c.record->save_id;
+        if (c.record->step == step) return *c.record;
     return {};
+}
+/// As if the run had read step 1.
+void note_read(const place& p, run_memory& run) {
+    auto const r = record_of(p, 1);
+    run.read[{r.sequence, r.committed}] = {++run.reads, run.saves.size()};
 }
 /// A save of the run, which keeps the last two.
 void save_and_retain(const place& p, run_memory& run, std::int64_t step,
                      const cairn::retention& keep = cairn::last(2)) {
     save_steps(cairn::file_store(p.dir), {step});
-    auto const id = save_id_of(p, step);
+    auto const id = record_of(p, step).save_id;
     run.saves.push_back({"step_" + std::to_string(step), id});
     (void)retain(p.store(), keep, run, id);
 }
@@ -115,7 +120,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_another_run_has_removed_counts) {
     // What it has read stands for another reason.
     auto const keep = cairn::last(2) | cairn::protect({"step_1"});
     save_steps(cairn::file_store(p.dir), {1});
-    run.read[save_id_of(p, 1)] = {++run.reads, run.saves.size()};
+    note_read(p, run);
     save_and_retain(p, run, 2, keep);
     save_and_retain(p, run, 3, keep);
     for (auto const s : {2, 3}) fs::remove_all(p.at(s));
@@ -130,7 +135,7 @@ BOOST_AUTO_TEST_CASE(two_saves_of_one_step_make_up_for_one_checkpoint) {
     place p;
     run_memory run;
     save_steps(cairn::file_store(p.dir), {1, 8, 9});
-    run.read[save_id_of(p, 1)] = {++run.reads, run.saves.size()};
+    note_read(p, run);
     for (int k = 0; k < 2; ++k) {
         save_and_retain(p, run, 2);
         BOOST_TEST(p.stands(1));

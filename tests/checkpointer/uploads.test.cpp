@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two places: each save goes to the first, some are copied to the second, and nothing counts as
 // there before all of it is.
-#include "checkpointed_ranks.hpp"
 #include "support/data_files.hpp"
+#include "tiered_run.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/object_store/detail/exists.hpp>
@@ -27,54 +27,6 @@ BOOST_AUTO_TEST_SUITE(checkpointer_uploads)
 
 using namespace checkpointed_ranks;
 using list = std::vector<std::string>;
-
-namespace {
-
-/// A run with a second place, of which each rank has a view with a control of its own.
-struct tiered_run : run {
-    explicit tiered_run(int ranks) : run(ranks) {
-        for (int r = 0; r < n; ++r) far_controls.push_back(std::make_shared<control>());
-    }
-    cairn::any_store far_of(const rank& me) {
-        return cairn::any_store(
-            controlled_store(far, far_controls[static_cast<std::size_t>(me.number)]));
-    }
-    cairn::checkpointer_options options(const rank& me, int every = 1) {
-        cairn::checkpointer_options o{.every = cairn::steps(1)};
-        o.upload = cairn::upload_options{.to = far_of(me), .every = every};
-        return o;
-    }
-    bool is_durable(const std::string& id) {
-        auto place = far.at(id);
-        return cairn::detail::exists(place, ".metadata");
-    }
-    bool exists_far(const std::string& id) { return !far.at(id).list().empty(); }
-    float durable_value(const std::string& id) {
-        return support::only_number(support::load_whole(far, id).tensors.at("w"));
-    }
-
-    cairn::memory_store far{};
-    std::vector<std::shared_ptr<control>> far_controls{};
-};
-
-void save_step(rank& me, cairn::checkpointer& ckpt, int step) {
-    me.train(step);
-    BOOST_TEST(ckpt.maybe_save(step, me).saved);
-}
-std::string uploaded_of(const cairn::checkpointer& ckpt) {
-    return ckpt.uploaded() ? ckpt.uploaded()->id : "none";
-}
-cairn::latest_options quietly(std::atomic<int>* told = nullptr) {
-    return {cairn::verify_level::metadata, false, [told](const std::string&) {
-                if (told != nullptr) ++*told;
-            }};
-}
-template <class Store>
-list places_of(Store s) {
-    return s.places();
-}
-
-}  // namespace
 
 BOOST_AUTO_TEST_CASE(every_mth_save_is_uploaded_and_each_place_has_its_rules) {
     for (int const n : {1, 3}) {
@@ -184,103 +136,6 @@ BOOST_AUTO_TEST_CASE(nothing_is_durable_before_all_of_it_is) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_uploaded) {
-    for (auto const what : support::all_thrown) {
-        for (int const n : {1, 3}) {
-            tiered_run r(n);
-            auto& bad = *r.far_controls.back();
-            notes saw;
-            std::atomic<int> unclaimed{0};
-            r.on_ranks([&](rank& me) {
-                auto o = r.options(me, 1000);
-                o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
-                auto ckpt = me.checkpointer(o);
-                save_step(me, ckpt, 1);
-                bad.fail(what);
-                me.meet();
-                me.train(2);
-                BOOST_TEST(ckpt.save_now(2, me).saved);
-                BOOST_TEST(bad.wait_for(1));
-                std::string said;
-                for (int step = 3; said.empty(); ++step) {  // until it has ended on all ranks
-                    me.train(step);
-                    auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
-                    if (out != "saved") said = out;
-                }
-                saw.add(me.number, said);
-                me.meet();
-                bad.fail({});
-                me.meet();
-                me.train(100);
-                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
-                BOOST_TEST(ckpt.wait().has_value());
-                saw.add(me.number, uploaded_of(ckpt));
-            });
-            BOOST_TEST(unclaimed == 0);
-            auto const all = saw.agreed();
-            BOOST_REQUIRE(all.size() == 3u);
-            BOOST_TEST(has(all[0], "rank " + std::to_string(n - 1)), all[0]);
-            BOOST_TEST(all[1] == "saved");
-            BOOST_TEST(all[2] == "step_100");
-            BOOST_TEST(!r.is_durable("step_2"));
-            BOOST_TEST(r.durable_value("step_100") == 100.0f);
-        }
-    }
-}
-
-BOOST_AUTO_TEST_CASE(failed_uploads_are_tolerated_and_told_by_wait) {
-    tiered_run r(2);
-    auto& bad = *r.far_controls.back();
-    bad.fail(support::thrown::cairn_error);
-    notes saw;
-    r.on_ranks([&](rank& me) {
-        auto o = r.options(me);
-        o.max_failed_saves = 1;
-        auto ckpt = me.checkpointer(o);
-        save_step(me, ckpt, 1);
-        std::string said;
-        int step = 2;
-        for (; said.empty(); ++step) {
-            me.train(step);
-            auto const result = ckpt.maybe_save(step, me);
-            BOOST_TEST(result.saved);
-            if (!result.failures.empty()) said = result.failures.at(0).text;
-        }
-        saw.add(me.number, said);
-        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [&](const cairn::error& e) {
-            return has(e.what(), "the upload of step 1") && e.failures().size() >= 2u;
-        });
-        me.meet();
-        bad.fail({});
-        me.meet();
-        save_step(me, ckpt, step);
-        BOOST_TEST(ckpt.wait().has_value());
-        saw.add(me.number, uploaded_of(ckpt));
-    });
-    auto const all = saw.agreed();
-    BOOST_REQUIRE(all.size() == 2u);
-    BOOST_TEST(has(all[0], "injected"), all[0]);
-    BOOST_TEST(all[1] != "none");
-}
-
-BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {
-    for (bool const fails : {false, true}) {
-        tiered_run r(2);
-        if (fails) r.far_controls[1]->fail(support::thrown::runtime_error);
-        std::atomic<int> unclaimed{0};
-        r.on_ranks([&](rank& me) {
-            auto o = r.options(me, 100);
-            o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
-            auto ckpt = me.checkpointer(o);
-            me.train(5);
-            BOOST_TEST(ckpt.save_now(5, me).saved);  // whatever `every` is
-        });
-        BOOST_TEST(r.exists("step_5"));
-        BOOST_TEST(r.is_durable("step_5") == !fails);
-        BOOST_TEST(unclaimed == (fails ? 2 : 0));
-    }
-}
-
 BOOST_AUTO_TEST_CASE(retention_keeps_what_is_being_uploaded) {
     tiered_run r(2);
     auto& slow = *r.far_controls.back();
@@ -308,6 +163,57 @@ BOOST_AUTO_TEST_CASE(retention_keeps_what_is_being_uploaded) {
     BOOST_TEST(places_of(r.base) == (list{"step_6"}), boost::test_tools::per_element());
     for (int const step : {1, 2, 6})
         BOOST_TEST(r.durable_value("step_" + std::to_string(step)) == static_cast<float>(step));
+}
+
+/// Each holds a checkpoint in the first place: one is on its way, one waits.
+BOOST_AUTO_TEST_CASE(what_is_asked_for_waits_for_the_uploads_before) {
+    tiered_run r(2);
+    auto& slow = *r.far_controls.back();
+    slow.close();
+    std::jthread opener;
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(r.options(me));
+        save_step(me, ckpt, 1);
+        BOOST_TEST(slow.wait_for(1));
+        me.train(2);
+        BOOST_TEST(ckpt.save_now(2, me).saved);
+        BOOST_TEST(!r.is_durable("step_1"));
+        me.meet();
+        if (me.number == 0)
+            opener = std::jthread([&] {  // by then the third save would have ended
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                slow.open();
+            });
+        me.train(3);
+        BOOST_TEST(ckpt.save_now(3, me).saved);
+        BOOST_TEST(r.is_durable("step_1"));
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    for (int const step : {1, 2, 3})
+        BOOST_TEST(r.durable_value("step_" + std::to_string(step)) == static_cast<float>(step));
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_of_the_checkpoint_that_was_loaded_is_kept) {
+    tiered_run r(2);
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.upload->keep = cairn::last(2);
+        {
+            auto ckpt = me.checkpointer(o);
+            for (int const step : {100, 200}) {
+                save_step(me, ckpt, step);
+                (void)ckpt.wait();
+            }
+        }
+        auto ckpt = me.checkpointer(o);
+        (void)ckpt.load("step_100", me);
+        for (int const step : {150, 160}) {
+            me.train(step);
+            BOOST_TEST(ckpt.save_now(step, me).saved);
+            (void)ckpt.wait();
+            BOOST_TEST(r.is_durable("step_100") == (step == 150));
+        }
+    });
 }
 
 /// The second save replaces the checkpoint that is being uploaded.

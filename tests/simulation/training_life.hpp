@@ -215,7 +215,7 @@ private:
             auto place = cairn::any_store(store_of(0).at(id));
             auto const record = cairn::detail::read_commit_record(place);
             if (!record) return;
-            catalog_->note_read(record->save_id);
+            catalog_->note_read(*record);
             if (record->save_id == loaded_) rules_.removals.note_read(first_, loaded_);
         } catch (const process_ended&) {
             throw;

@@ -49,6 +49,8 @@ struct known_record {
     std::optional<commit_record> record{};
 };
 using known_records = std::map<checkpoint_id, known_record>;
+/// No record has a higher number, from which others could not go on.
+inline constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
 
 /// Reads a few bytes of each checkpoint whose record is not known, by this run or by the list of
 /// records.

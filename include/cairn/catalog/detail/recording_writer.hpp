@@ -36,9 +36,7 @@ public:
 
     const retention& keep() const noexcept { return keep_; }
 
-    /// Notes that this run has read the checkpoint of that save.
-    CAIRN_DECL void note_read(const std::string& save_id);
-    /// Overload for a record: later commits of this run exceed its number.
+    /// Notes that this run has read that checkpoint: later commits of this run exceed its number.
     CAIRN_DECL void note_read(const commit_record& record);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
@@ -62,7 +60,7 @@ public:
     CAIRN_DECL void list_records(const any_store& root) noexcept;
 
 private:
-    void note_numbers(const any_store& root, bool first, known_records* known,
+    bool note_numbers(const any_store& root, bool first, known_records* known,
                       std::vector<std::string>& warnings, cairn::activity* activity);
 
     retention keep_;

@@ -10,9 +10,11 @@
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
@@ -54,8 +56,9 @@ struct run_memory {
         std::size_t number = 0;        ///< Its position among the reads, from 1.
         std::size_t saves_before = 0;  ///< Of this run.
     };
-    /// Saves whose checkpoints this run has read successfully: the last time of each.
-    std::map<std::string, read_one> read{};
+    /// Checkpoints that this run has read successfully, by number and time of their commits, which
+    /// a copy shares: the last time of each.
+    std::map<std::pair<std::uint64_t, std::int64_t>, read_one> read{};
     std::size_t reads = 0;
     std::map<std::string, std::size_t> tried{};  ///< Failed removals, by save.
     std::set<std::string> told{};                ///< Warnings that were given.

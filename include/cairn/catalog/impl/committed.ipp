@@ -51,7 +51,6 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(any_store& place) {
     if (length < native::commit_tail_bytes || length > at || length > most)
         bad("a commit record of an impossible length");
     auto record = native::decode_commit_section(before(at, length));
-    constexpr std::uint64_t most_commits = std::uint64_t{1} << 62;
     if (record.sequence > most_commits) return {};
     return record;
 }

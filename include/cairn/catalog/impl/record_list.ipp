@@ -30,6 +30,8 @@ inline known_records decode_record_list(byte_span b) {
         k.tag.text = r.string();
         k.listed = true;
         if (r.u8() != 0) k.record = format::native::decode_commit_section(r.bytes());
+        if (k.record && k.record->sequence > most_commits)
+            wire_reader::fail("a record with an impossible number");
         all.insert_or_assign(std::move(id), std::move(k));
     }
     return all;
@@ -40,7 +42,7 @@ CAIRN_DECL known_records read_record_list(any_store& root) {
     try {
         if (auto const bytes = read_existing(root, record_list_name, most_bytes))
             return decode_record_list(*bytes);
-    } catch (const error&) {  // records are read one by one
+    } catch (...) {  // records are read one by one
     }
     return {};
 }

@@ -17,14 +17,9 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void run_catalog::note_read(const std::string& save_id) {
-    std::lock_guard const lock(m_);
-    run_.read[save_id] = {++run_.reads, run_.saves.size()};
-}
-
 CAIRN_DECL void run_catalog::note_read(const commit_record& record) {
-    note_read(record.save_id);
     std::lock_guard const lock(m_);
+    run_.read[{record.sequence, record.committed}] = {++run_.reads, run_.saves.size()};
     highest_ = std::max(highest_, record.sequence);
 }
 
@@ -48,10 +43,10 @@ CAIRN_DECL std::vector<std::string> run_catalog::take_removed() {
     return std::exchange(run_.removed, {});
 }
 
-CAIRN_DECL void run_catalog::note_numbers(const any_store& root, bool first, known_records* known,
+CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, known_records* known,
                                           std::vector<std::string>& warnings,
                                           cairn::activity* activity) {
-    if (!root.browsable()) return;
+    if (!root.browsable()) return true;
     try {
         auto const found = find_places(root, activity, known);
         for (auto const& c : found.committed) {
@@ -66,11 +61,13 @@ CAIRN_DECL void run_catalog::note_numbers(const any_store& root, bool first, kno
             if (run_.told.insert(c.id).second)
                 warnings.push_back("'" + root.at(c.id).describe(".") +
                                    "' is ignored: " + c.problem);
+        return true;
     } catch (...) {
         warnings.push_back(
             "the order of this checkpoint among those of earlier runs is not known, because "
             "they cannot be listed: " +
             text_of(std::current_exception()));
+        return false;
     }
 }
 CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
@@ -78,8 +75,7 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
                                                     cairn::activity* activity) {
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
-    if (auto const also = std::exchange(also_, std::nullopt))
-        note_numbers(*also, true, nullptr, warnings, activity);
+    if (also_ && note_numbers(*also_, true, nullptr, warnings, activity)) also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
     return ++highest_;

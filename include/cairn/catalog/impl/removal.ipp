@@ -140,7 +140,7 @@ inline std::vector<kept_or_not> not_kept(const retention& keep, run_memory& run,
     // Another run that saves here may since have removed some.
     for (auto& s : run.saves) s.stood = s.stood || standing.count(s.id) != 0;
     for (auto& c : all) {
-        auto const read = run.read.find(c.record.save_id);
+        auto const read = run.read.find({c.record.sequence, c.record.committed});
         if (read == run.read.end()) continue;
         c.read = read->second.number;
         std::set<checkpoint_id> places;  // a later save to one of them is no further checkpoint

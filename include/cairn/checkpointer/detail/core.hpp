@@ -167,8 +167,8 @@ private:
     void remove_local(const std::string& save_id);
     /// Opens the uploads of a group; collective.
     void open_uploads(group& g);
-    /// A save replaces a checkpoint of this name; waits until that is uploaded, if it is to be.
-    void await_upload(const checkpoint_id& id);
+    /// Waits for uploads, and shows the other ranks that this one does.
+    void await_uploads(const std::function<void(uploads&, const uploads::pulse&)>& wait);
     /// Reports uploads that have failed. Waits for them, or cancels them.
     void end_uploads(bool cancelled);
     /// Where checkpoints are: 0, or 1 for where they are uploaded to.

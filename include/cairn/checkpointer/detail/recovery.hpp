@@ -39,7 +39,6 @@ public:
     struct found {
         std::size_t tier = 0;  ///< In which of the stores it is.
         checkpoint_id id{};
-        std::string save_id{};
         metadata meta{};
     };
     /// Returns the next older one that is whole.

@@ -68,18 +68,24 @@ public:
         std::optional<save_report> report{};
     };
     CAIRN_DECL std::size_t size() const;
-    /// Returns the state of the oldest one, and why it has failed.
+    /// Returns the state of the oldest one, and why it has failed. One whose save has failed is
+    /// none: that failure is the save's.
     CAIRN_DECL earlier_save oldest(std::exception_ptr& why) const;
     /// Takes the oldest one, which has ended.
     CAIRN_DECL result take_oldest();
     /// Forgets the newest one, whose save has failed on all ranks.
     CAIRN_DECL void drop_newest();
 
-    /// Waits for the oldest one, or for all, or for those of one checkpoint.
-    CAIRN_DECL void finish_oldest();
+    /// What to call now and then while waiting.
+    struct pulse {
+        std::chrono::milliseconds period;
+        std::function<void()> each;
+    };
+    /// Waits for the oldest one, or for all, or for those of one checkpoint and until at most
+    /// `most` are left.
+    CAIRN_DECL void finish_oldest(const pulse& now_and_then);
     CAIRN_DECL void finish();
-    CAIRN_DECL void finish(const checkpoint_id& id, std::chrono::milliseconds period,
-                           const std::function<void()>& each);
+    CAIRN_DECL void finish(const checkpoint_id& id, std::size_t most, const pulse& now_and_then);
     /// Ends all of them, on all ranks, with errc::cancelled, as `pending_save::cancel`.
     CAIRN_DECL void cancel() noexcept;
 

@@ -351,8 +351,10 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         }
         if (decided.what != action::wait) return all;
         finish_earlier();
-        if (call == checkpointer_call::wait && open_uploads() != 0)
-            group_->uploads->finish_oldest();
+        if (call == checkpointer_call::wait)
+            await_uploads([](uploads& earlier, auto const& now_and_then) {
+                earlier.finish_oldest(now_and_then);
+            });
     }
 }
 
@@ -390,7 +392,11 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
     r.uploaded = std::move(all.uploaded);
     if (all.answer.decided.what == action::save) {
         std::vector<rank_failure> failures;
-        await_upload(place_of(step));
+        // One may be on its way while the next one waits: each holds a checkpoint here.
+        await_uploads([&](uploads& earlier, auto const& now_and_then) {
+            constexpr auto any = static_cast<std::size_t>(-1);
+            earlier.finish(place_of(step), all.answer.upload ? 1 : any, now_and_then);
+        });
         latest_.reset();  // it may have that name
         uploads_earlier_ = all.answer.upload;
         ranks().alone([&] {

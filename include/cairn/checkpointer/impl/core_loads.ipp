@@ -85,8 +85,8 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_o
     latest_.reset();
     if (!f) return {};
     // Otherwise the checkpoint was only examined.
-    if (options.verify == verify_level::full)
-        (f->tier == 0 ? catalog_ : upload_catalog_)->note_read(f->save_id);
+    std::vector<std::string> unsaid;
+    if (options.verify == verify_level::full) note_read(f->tier, f->id, unsaid);
     f->meta = {};
     latest_ = std::move(f);
     return latest_->id;

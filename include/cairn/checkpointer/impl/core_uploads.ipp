@@ -105,12 +105,13 @@ CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
     for (auto const& name : files.names) place.remove(name);
     parts_.store.remove_place(files.place);
 }
-CAIRN_DECL void checkpointer_core::await_upload(const checkpoint_id& id) {
+CAIRN_DECL void checkpointer_core::await_uploads(
+    const std::function<void(uploads&, const uploads::pulse&)>& wait) {
     if (open_uploads() == 0) return;
     constexpr std::chrono::milliseconds longest{1000}, shortest{1};
     auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
     activity_->enter("upload");
-    group_->uploads->finish(id, period, [this] { activity_->advance(); });
+    wait(*group_->uploads, uploads::pulse{period, [this] { activity_->advance(); }});
     activity_->enter("training");
 }
 CAIRN_DECL void checkpointer_core::finish_all() {

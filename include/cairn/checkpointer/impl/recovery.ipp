@@ -109,7 +109,6 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
             f.id = r.string();
             auto const level = static_cast<verify_level>(r.u8());
             f.meta = format::native::decode_metadata(r.bytes());
-            f.save_id = f.meta.save_id;
             storage_setup me;
             me.rank = ranks_.rank();
             me.world_size = ranks_.size();

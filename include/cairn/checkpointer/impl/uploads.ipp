@@ -168,6 +168,7 @@ CAIRN_DECL earlier_save uploads::oldest(std::exception_ptr& why) const {
     std::lock_guard const lock(m_);
     if (all_.empty()) return earlier_save::none;
     auto const& u = *all_.front();
+    if (u.ended() && !u.saved) return earlier_save::none;
     why = u.failure;
     return !u.ended()                  ? earlier_save::writing
            : u.is == status::completed ? earlier_save::completed
@@ -187,9 +188,10 @@ CAIRN_DECL void uploads::drop_newest() {
     if (!all_.empty()) all_.pop_back();
 }
 
-CAIRN_DECL void uploads::finish_oldest() {
+CAIRN_DECL void uploads::finish_oldest(const pulse& now_and_then) {
     std::unique_lock lock(m_);
-    changed_.wait(lock, [&] { return all_.empty() || all_.front()->ended(); });
+    auto const done = [&] { return all_.empty() || all_.front()->ended(); };
+    while (!changed_.wait_for(lock, now_and_then.period, done)) now_and_then.each();
 }
 CAIRN_DECL void uploads::finish() {
     std::unique_lock lock(m_);
@@ -197,14 +199,18 @@ CAIRN_DECL void uploads::finish() {
         return std::all_of(all_.begin(), all_.end(), [](auto const& u) { return u->ended(); });
     });
 }
-CAIRN_DECL void uploads::finish(const checkpoint_id& id, std::chrono::milliseconds period,
-                                const std::function<void()>& each) {
+CAIRN_DECL void uploads::finish(const checkpoint_id& id, std::size_t most,
+                                const pulse& now_and_then) {
     std::unique_lock lock(m_);
     auto const done = [&] {
-        return std::all_of(all_.begin(), all_.end(),
-                           [&](auto const& u) { return u->id != id || u->ended(); });
+        std::size_t left = 0;
+        for (auto const& u : all_) {
+            if (u->ended()) continue;
+            if (u->id == id || ++left > most) return false;
+        }
+        return true;
     };
-    while (!changed_.wait_for(lock, period, done)) each();
+    while (!changed_.wait_for(lock, now_and_then.period, done)) now_and_then.each();
 }
 CAIRN_DECL void uploads::cancel() noexcept {
     std::lock_guard const lock(m_);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uploads that fail, and saves that fail before their upload: each is told once.
+#include "tiered_run.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <exception>
+#include <string>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_failed_uploads)
+
+using namespace checkpointed_ranks;
+
+BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_uploaded) {
+    for (auto const what : support::all_thrown) {
+        for (int const n : {1, 3}) {
+            tiered_run r(n);
+            auto& bad = *r.far_controls.back();
+            notes saw;
+            std::atomic<int> unclaimed{0};
+            r.on_ranks([&](rank& me) {
+                auto o = r.options(me, 1000);
+                o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+                auto ckpt = me.checkpointer(o);
+                save_step(me, ckpt, 1);
+                bad.fail(what);
+                me.meet();
+                me.train(2);
+                BOOST_TEST(ckpt.save_now(2, me).saved);
+                BOOST_TEST(bad.wait_for(1));
+                std::string said;
+                for (int step = 3; said.empty(); ++step) {  // until it has ended on all ranks
+                    me.train(step);
+                    auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
+                    if (out != "saved") said = out;
+                }
+                saw.add(me.number, said);
+                me.meet();
+                bad.fail({});
+                me.meet();
+                me.train(100);
+                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
+                BOOST_TEST(ckpt.wait().has_value());
+                saw.add(me.number, uploaded_of(ckpt));
+            });
+            BOOST_TEST(unclaimed == 0);
+            auto const all = saw.agreed();
+            BOOST_REQUIRE(all.size() == 3u);
+            BOOST_TEST(has(all[0], "rank " + std::to_string(n - 1)), all[0]);
+            BOOST_TEST(all[1] == "saved");
+            BOOST_TEST(all[2] == "step_100");
+            BOOST_TEST(!r.is_durable("step_2"));
+            BOOST_TEST(r.durable_value("step_100") == 100.0f);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(failed_uploads_are_tolerated_and_told_by_wait) {
+    tiered_run r(2);
+    auto& bad = *r.far_controls.back();
+    bad.fail(support::thrown::cairn_error);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.max_failed_saves = 1;
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        std::string said;
+        int step = 2;
+        for (; said.empty(); ++step) {
+            me.train(step);
+            auto const result = ckpt.maybe_save(step, me);
+            BOOST_TEST(result.saved);
+            if (!result.failures.empty()) said = result.failures.at(0).text;
+        }
+        saw.add(me.number, said);
+        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [&](const cairn::error& e) {
+            return has(e.what(), "the upload of step 1") && e.failures().size() >= 2u;
+        });
+        me.meet();
+        bad.fail({});
+        me.meet();
+        save_step(me, ckpt, step);
+        BOOST_TEST(ckpt.wait().has_value());
+        saw.add(me.number, uploaded_of(ckpt));
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 2u);
+    BOOST_TEST(has(all[0], "injected"), all[0]);
+    BOOST_TEST(all[1] != "none");
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {
+    for (bool const fails : {false, true}) {
+        tiered_run r(2);
+        if (fails) r.far_controls[1]->fail(support::thrown::runtime_error);
+        std::atomic<int> unclaimed{0};
+        r.on_ranks([&](rank& me) {
+            auto o = r.options(me, 100);
+            o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
+            auto ckpt = me.checkpointer(o);
+            me.train(5);
+            BOOST_TEST(ckpt.save_now(5, me).saved);  // whatever `every` is
+        });
+        BOOST_TEST(r.exists("step_5"));
+        BOOST_TEST(r.is_durable("step_5") == !fails);
+        BOOST_TEST(unclaimed == (fails ? 2 : 0));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_save_that_fails_in_the_first_place_is_told_once) {
+    for (int const n : {1, 3}) {
+        tiered_run r(n);
+        auto& bad = *r.controls.back();
+        bad.fail(support::thrown::cairn_error);
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer(r.options(me));
+            save_step(me, ckpt, 1);
+            std::string said;
+            int step = 2;
+            for (; said.empty(); ++step) {
+                me.train(step);
+                auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
+                if (out != "saved") said = out;
+            }
+            saw.add(me.number, said);
+            me.meet();
+            bad.fail({});
+            me.meet();
+            me.train(100);
+            saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
+            BOOST_TEST(ckpt.wait().has_value());
+            saw.add(me.number, uploaded_of(ckpt));
+        });
+        auto const all = saw.agreed();
+        BOOST_REQUIRE(all.size() == 3u);
+        BOOST_TEST(!has(all[0], "upload"), all[0]);
+        BOOST_TEST(all[1] == "saved");
+        BOOST_TEST(all[2] == "step_100");
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
