@@ -126,7 +126,7 @@ cairn::metadata varied() {
         t.chunks.push_back(c);
     }
     m.entries["rows"] = t;
-    t.chunks.clear();
+    t.chunks = {};
     m.entries["nothing stored"] = t;
     t.shape = {};
     t.type = cairn::dtype::bfloat16;

@@ -5,7 +5,6 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/chunk.hpp>
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -80,7 +79,6 @@ public:
     std::size_t size() const noexcept { return rows_.size(); }
     bool empty() const noexcept { return rows_.empty(); }
     CAIRN_DECL void reserve(std::size_t n);
-    CAIRN_DECL void clear() noexcept;
 
     /// @pre `i < size()`, here and below
     CAIRN_DECL chunk operator[](std::size_t i) const;
@@ -201,7 +199,7 @@ class chunk_list::const_iterator {
     };
 
 public:
-    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_concept = std::forward_iterator_tag;
     using iterator_category = std::input_iterator_tag;
     using value_type = chunk;
     using difference_type = std::ptrdiff_t;
@@ -213,26 +211,12 @@ public:
 
     chunk operator*() const { return (*of_)[i_]; }
     arrow operator->() const { return {**this}; }
-    chunk operator[](difference_type n) const { return *(*this + n); }
-    const_iterator& operator+=(difference_type n) noexcept {
-        i_ += static_cast<std::size_t>(n);
+    const_iterator& operator++() noexcept {
+        ++i_;
         return *this;
     }
-    const_iterator& operator-=(difference_type n) noexcept { return *this += -n; }
-    const_iterator& operator++() noexcept { return *this += 1; }
-    const_iterator& operator--() noexcept { return *this -= 1; }
-    const_iterator operator++(int) noexcept { return std::exchange(*this, *this + 1); }
-    const_iterator operator--(int) noexcept { return std::exchange(*this, *this - 1); }
-    friend const_iterator operator+(const_iterator a, difference_type n) noexcept { return a += n; }
-    friend const_iterator operator+(difference_type n, const_iterator a) noexcept { return a += n; }
-    friend const_iterator operator-(const_iterator a, difference_type n) noexcept { return a -= n; }
-    friend difference_type operator-(const const_iterator& a, const const_iterator& b) noexcept {
-        return static_cast<difference_type>(a.i_ - b.i_);
-    }
+    const_iterator operator++(int) noexcept { return {*of_, i_++}; }
     friend bool operator==(const const_iterator&, const const_iterator&) = default;
-    friend auto operator<=>(const const_iterator& a, const const_iterator& b) noexcept {
-        return a.i_ <=> b.i_;
-    }
 
 private:
     const chunk_list* of_ = nullptr;

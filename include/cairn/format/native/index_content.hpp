@@ -130,10 +130,21 @@ public:
             auto const kind = r_.u8();
             if (kind > 2) wire_reader::fail("an entry of an unknown kind");
             auto& entry = cairn::detail::place_for_key(m_.entries, fqn);
-            if (kind == 0)
+            if (kind == 0) {
                 entry = value(fqn);
-            else
-                entry = tensor(fqn, kind == 2);
+                continue;
+            }
+            auto& t = entry.emplace<tensor_metadata>();
+            t.requires_grad = kind == 2;
+            t.type = get_dtype(r_);
+            t.shape = get_shape(r_);
+            t.chunks = chunk_list(names_, t.shape.size());
+            auto const chunks = r_.count(chunk_columns::least_bytes(t.shape.size()));
+            unfolding_.allow(chunks);
+            if (chunks != 0)
+                chunk_columns(t.shape.size())
+                    .get(r_, chunks, t.chunks, *names_,
+                         [&](std::uint32_t file) { expand(fqn, file); });
         }
         for (auto n = r_.count(2); n-- > 0;) {
             auto const fqn = r_.string();
@@ -150,19 +161,6 @@ private:
         auto const file = static_cast<std::uint32_t>(n);
         expand(fqn, file);
         return {get_within_file(r_, (*names_)[file])};
-    }
-    tensor_metadata tensor(const std::string& fqn, bool requires_grad) {
-        tensor_metadata t;
-        t.requires_grad = requires_grad;
-        t.type = get_dtype(r_);
-        t.shape = get_shape(r_);
-        t.chunks = chunk_list(names_, t.shape.size());
-        auto const chunks = r_.count(chunk_columns::least_bytes(t.shape.size()));
-        unfolding_.allow(chunks);
-        if (chunks != 0)
-            chunk_columns(t.shape.size())
-                .get(r_, chunks, t.chunks, *names_, [&](std::uint32_t file) { expand(fqn, file); });
-        return t;
     }
     void expand(const std::string& fqn, std::uint32_t file) {
         unfolding_.spend(fqn.size() + (*names_)[file].size());

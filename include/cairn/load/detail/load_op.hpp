@@ -72,8 +72,7 @@ private:
     std::vector<read_item> items_{};       ///< Not sent to the coordinator and back.
     std::vector<std::string> no_items_{};  ///< Likewise.
     plane_place place_{};
-    std::vector<load_plan> plans_{};
-    std::vector<shared_plan> shared_plans_{};
+    std::vector<std::vector<std::byte>> messages_{};  ///< The coordinator's, to each rank.
     std::vector<std::byte> my_plan_{};
     load_plan plan_{};
     outcome looked_{};  ///< Whether the checkpoint was replaced; on the coordinator.

@@ -80,7 +80,14 @@ public:
         values_.clear();
         windows_.clear();
         on_host_.clear();
-        auto some = split_off(plan, [](const read_item& i) { return i.kind == item_kind::value; });
+        auto const values =
+            std::stable_partition(plan.items.begin(), plan.items.end(),
+                                  [](const read_item& i) { return i.kind != item_kind::value; });
+        load_plan some;
+        some.storage_data = plan.storage_data;
+        some.items.assign(std::make_move_iterator(values),
+                          std::make_move_iterator(plan.items.end()));
+        plan.items.erase(values, plan.items.end());
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
         clock_.expect([&] { return content(some); });
@@ -151,10 +158,12 @@ private:
             f(std::move(e));
         };
     }
-    /// Returns a continuation that waits until no device is copying, even after a failure: a copy
-    /// would change memory that the caller may use again.
-    then waited(then f) {
-        return [this, f = std::move(f)](std::exception_ptr e) {
+    /// Returns a continuation that waits until all data that a turn has read is in place, and no
+    /// device is copying, even after a failure: a copy would change memory that the caller may use
+    /// again.
+    then settled(then done) {
+        return [this,
+                f = checked(std::move(done), [this] { on_host_.finish(); })](std::exception_ptr e) {
             if (!on_host_.in_use()) return f(e);
             try {
                 copying_.run([this] { return on_host_.advance(); }, timeout_,
@@ -164,23 +173,6 @@ private:
                 f(e ? e : std::current_exception());
             }
         };
-    }
-    /// Returns a continuation that waits until all data that a turn has read is in place.
-    then settled(then f) {
-        return waited(checked(std::move(f), [this] { on_host_.finish(); }));
-    }
-    /// Removes items from a plan.
-    /// @return A plan of these.
-    template <class F>
-    static load_plan split_off(load_plan& plan, F which) {
-        load_plan some;
-        some.storage_data = plan.storage_data;
-        auto const first = std::stable_partition(plan.items.begin(), plan.items.end(),
-                                                 [&](const read_item& i) { return !which(i); });
-        some.items.assign(std::make_move_iterator(first),
-                          std::make_move_iterator(plan.items.end()));
-        plan.items.erase(first, plan.items.end());
-        return some;
     }
     /// Returns the bytes and items that a plan reads.
     std::pair<std::uint64_t, std::uint64_t> content(const load_plan& plan) const {

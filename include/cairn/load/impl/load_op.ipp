@@ -74,14 +74,8 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global:
             return starts([&] {
-                scatter_messages(
-                    [this](std::size_t rank) {
-                        wire_writer w;
-                        w.bytes(encode_load_plan(plans_[rank]));
-                        put(w, shared_plans_[rank]);
-                        return w.take();
-                    },
-                    my_plan_);
+                scatter_messages([this](std::size_t rank) { return std::move(messages_[rank]); },
+                                 my_plan_);
             });
         case step::finish_plan: return this->finish_plan();
         case agree:
@@ -204,15 +198,22 @@ CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
         plans.push_back(decode_load_plan(r.raw(r.left())));
     }
     auto const planes = plane_groups(places);
-    plans_ = parts_.reader->prepare_global_load_plan(
+    plans = parts_.reader->prepare_global_load_plan(
         parts_.planner->create_global_load_plan(std::move(plans)));
-    if (plans_.size() != static_cast<std::size_t>(ranks_->size())) {
+    if (plans.size() != static_cast<std::size_t>(ranks_->size())) {
         throw error(errc::invalid_plan,
                     {.expected = std::to_string(ranks_->size()) + " plans, one per rank",
-                     .found = std::to_string(plans_.size()),
+                     .found = std::to_string(plans.size()),
                      .remedy = "the planner or reader dropped some"});
     }
-    shared_plans_ = find_shared(plans_, planes, meta_, options_.read_once_from);
+    auto const shared = find_shared(plans, planes, meta_, options_.read_once_from);
+    messages_.clear();
+    for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+        wire_writer w;
+        w.bytes(encode_load_plan(plans[rank]));
+        put(w, shared[rank]);
+        messages_.push_back(w.take());
+    }
     return {};
 }
 

@@ -32,11 +32,6 @@ CAIRN_DECL void chunk_list::reserve(std::size_t n) {
     rows_.reserve(n);
     numbers_.reserve(2 * rank_ * n);
 }
-CAIRN_DECL void chunk_list::clear() noexcept {
-    numbers_.clear();
-    rows_.clear();
-    unusual_.clear();
-}
 
 CAIRN_DECL box chunk_list::region(std::size_t i) const {
     return {offsets(i), lengths(i)};

@@ -56,7 +56,7 @@ private:
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     void open();
-    std::vector<std::byte> local_plan();
+    void set_up();
     static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     void begin_staging(polling::then copied);
     std::vector<std::byte> staged();

@@ -42,7 +42,17 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
     using enum save_fsm::step;
     switch (s) {
         case open: return starts([&] { this->open(); });
-        case plan_local: return worked("plan", [&] { return local_plan(); });
+        case plan_local:
+            return worked("plan", [&] {
+                set_up();
+                auto local = parts_.writer->prepare_local_save_plan(
+                    parts_.planner->create_local_save_plan());
+                check_names(local);
+                check_sendable(local, ranks_->rank());
+                return plans_.send_local(
+                    std::move(local),
+                    plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
+            });
         case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global:
             return worked("plan for all", [&] {
@@ -98,7 +108,7 @@ CAIRN_DECL void save_op::open() {
                       }));
 }
 
-CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
+CAIRN_DECL void save_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (id_ != coordinators_id_) {
@@ -113,11 +123,6 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     storage_setup const me{ranks_->rank(),  ranks_->size(),    ranks_->coordinator(),
                            report_.save_id, clock_.activity(), stop_.get_token()};
     parts_.writer->set_up_writer(me);
-    auto local = parts_.writer->prepare_local_save_plan(parts_.planner->create_local_save_plan());
-    check_names(local);
-    check_sendable(local, ranks_->rank());
-    return plans_.send_local(std::move(local),
-                             plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
 }
 
 /// Returns the bytes and items that a plan writes.
