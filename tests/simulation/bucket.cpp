@@ -83,6 +83,10 @@ void note_change(storage_client& c, const s3_server::request& q, int status) {
     if (status < 200 || status >= 300) return;
     auto const there = files.find(q.key);
     auto const& objects = files.bucket->bucket().objects;
+    auto const& uploads = files.bucket->bucket().uploads;
+    // Several where one was asked for twice.
+    bool const is_begun = std::any_of(uploads.begin(), uploads.end(),
+                                      [&](auto& one) { return one.first.first == q.key; });
     auto const bytes = [&] {
         auto const& text = *objects.at(q.key).content;
         auto const all = std::as_bytes(std::span(text));
@@ -99,7 +103,7 @@ void note_change(storage_client& c, const s3_server::request& q, int status) {
             there->finished = there->durable = true;
             break;
         case kind::abort_upload:
-            if (there && !there->finished) files.remove(q.key, c.process);
+            if (there && !there->finished && !is_begun) files.remove(q.key, c.process);
             break;
         case kind::delete_object:
             if (there && there->finished) files.remove(q.key, c.process);
