@@ -33,6 +33,9 @@ for script in "tool", "odd_content":
                                            "{}/" + TOOL, "{}/" + FIXTURES,
                                            str(ROOT / "tests/golden")])
 
+# With the Python that CAIRN_TORCH_PYTHON names; without one it is skipped.
+TRAINER = "tests/interchange/trainer"
+PROGRAMS["trainer"] = ([TOOL, TRAINER], [str(ROOT / "tests/interchange/run"), "trainer.py", "{}"])
 PROGRAMS["launch"] = ([TOOL], [sys.executable, str(ROOT / "tests/launch/launch.py"), "{}",
                                "signals"])
 
