@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer of Llama or Mixtral whose ranks are processes, two of which share each tensor, while
-// the others divide what these have: with four ranks, TP 2 × FSDP 2.
+// the others divide what these have: with four ranks, TP 2 × FSDP 2. In DIR/map is its mapping.
 //
-//     trainer MODEL DIR train     loads DIR/hf with the mapping DIR/map, trains a step, exports it
-//                                 as DIR/export, and saves all under its own names (DIR/own) and
-//                                 under the model's (DIR/mapped); writes logits before and after
-//     trainer MODEL DIR resume N  loads both; they are the same on each rank, bit for bit; trains
-//                                 another step and saves DIR/second_N
+//     trainer MODEL DIR train
+//         loads DIR/hf and trains a step, exports that as DIR/export, and saves it under its own
+//         names (DIR/own) and under those of the model (DIR/mapped); writes logits before and after
+//     trainer MODEL DIR resume FROM TO
+//         loads DIR/own, and, with the mapping, DIR/FROM; they are the same on each rank, bit for
+//         bit; writes logits, trains another step, and saves DIR/TO under the model's names
 #include "trainer/model.hpp"
 #include "trainer/ranks.hpp"
 #include "trainer/shape.hpp"
@@ -49,22 +50,23 @@ void train(trainer::model& m, cairn::tcp_group& all, const std::string& dir,
 }
 
 void resume(trainer::model& m, trainer::model& other, cairn::tcp_group& all, const std::string& dir,
-            const std::string& n, const cairn::mapping& how) {
+            const std::string& from, const std::string& to, const cairn::mapping& how) {
     cairn::load(m.whole(), dir + "/own", all);
-    cairn::load(other.whole(), dir + "/mapped", all, how);
+    cairn::load(other.whole(), dir + "/" + from, all, how);
     if (m.content() != other.content())
         throw std::runtime_error("the state under the model's names is another one");
-    write_logits(dir + "/logits_1_" + n, m, all);
+    write_logits(dir + "/logits_" + to, m, all);
     other.train();
-    cairn::save(other.whole(), dir + "/second_" + n, all, how);
+    cairn::save(other.whole(), dir + "/" + to, all, how);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        if (argc < 4) throw std::runtime_error("usage: trainer MODEL DIR train | resume N");
-        std::string const name = argv[1], dir = argv[2], what = argv[3];
+        if (argc != 4 && argc != 6)
+            throw std::runtime_error("usage: trainer MODEL DIR train | resume FROM TO");
+        std::string const name = argv[1], dir = argv[2];
         auto const shape = name == "llama" ? trainer::llama() : trainer::mixtral();
         std::ifstream text(dir + "/map");
         std::string const lines(std::istreambuf_iterator<char>(text), {});
@@ -72,10 +74,10 @@ int main(int argc, char** argv) {
         auto all = cairn::tcp_group::from_environment();
         trainer::ranks grid(all);
         trainer::model m(shape, grid), other(shape, grid);
-        if (what == "train")
+        if (argc == 4)
             train(m, all, dir, how);
         else
-            resume(m, other, all, dir, argv[4], how);
+            resume(m, other, all, dir, argv[4], argv[5], how);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "trainer: %s\n", e.what());
         return 1;

@@ -195,14 +195,16 @@ def main(title, place, model, mapping):
     why = equal(loaded(place / "converted"), mapped) if code == 0 else "nothing"
     check(f"{title}: to what it saves with it", not why, why)
 
-    for ranks in 4, 2:
-        code, said = launch(ranks, "resume", ranks)
-        check(f"{title}: {ranks} processes load both, bit for bit", code == 0, said)
+    dcp.save(mapped, checkpoint_id=place / "by_torch", no_dist=True)
+    for ranks, source in (4, "mapped"), (2, "mapped"), (4, "by_torch"):
+        to = f"{source}_{ranks}"
+        code, said = launch(ranks, "resume", source, to)
+        check(f"{title}: {ranks} processes load {source} and its own, bit for bit", code == 0, said)
         if code != 0: continue
-        check(f"{title}: they compute the same", torch.equal(
-            logits(place / "logits_1"), logits(place / f"logits_1_{ranks}")))
-        why = near(loaded(place / f"second_{ranks}"), second, 1e-4)
-        check(f"{title}: and go on as PyTorch does", not why, why)
+        same = torch.equal(logits(place / "logits_1"), logits(place / f"logits_{to}"))
+        check(f"{title}: {ranks} compute the same with {source}", same)
+        why = near(loaded(place / to), second, 1e-4)
+        check(f"{title}: {ranks} go on from {source} as PyTorch does", not why, why)
 
 
 with tempfile.TemporaryDirectory() as tmp:
