@@ -118,4 +118,4 @@ def main(tmp):
 
 
 with tempfile.TemporaryDirectory() as directory: main(pathlib.Path(directory))
-end()
+sys.exit(end())

@@ -164,4 +164,4 @@ def main(tmp):
 
 
 with tempfile.TemporaryDirectory() as tmp: main(pathlib.Path(tmp))
-end()
+sys.exit(end())

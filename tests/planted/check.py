@@ -18,6 +18,7 @@ import time
 from defect import PROGRAMS, WITH_SUITES, chosen
 
 LEAST_SECONDS = 60
+SKIPPED = 77  # the exit status of what cannot run here
 TIMES = 5  # so much longer than without a defect
 NOTICED = re.compile(r'\berror: in "([^"]+)"|^FAILED +(.{1,80})')  # of Boost.Test; others
 ENTERED = re.compile(r'Entering test case "([^"]+)"')
@@ -27,7 +28,7 @@ IN_SUITE = re.compile(r'Entering test suite "([^"]+)"')
 @dataclasses.dataclass
 class End:
     killed: bool
-    by: str = ""
+    by: str = ""  # of what was skipped: why
     seconds: float = 0
     silence: float = 0  # the longest
 
@@ -93,6 +94,8 @@ def run_in(folder: str, line: list[str], program: str, limit: float, switch: dic
         return End(True, f"{where} (hangs)", seconds)
     if last.startswith("Test setup error"):  # of Boost.Test: there is no such suite
         sys.exit(f"{program}: {last}")
+    if process.returncode == SKIPPED:
+        return End(False, where)
     if process.returncode != 0:
         how = f"signal {-process.returncode}" if process.returncode < 0 \
             else f"exit status {process.returncode}"
@@ -106,6 +109,8 @@ def try_defect(build: pathlib.Path, defect, usual: dict) -> tuple[str, str]:
         os.chmod(folder, 0o1777)
         switch = {"CAIRN_PLANTED": defect.name, "CAIRN_PLANTED_REACHED": str(reached)}
         for program, suites in defect.programs():
+            if program not in usual:
+                return "skipped", f"{program} does not run here"
             limit = max(LEAST_SECONDS, TIMES * usual[program])
             end = run(build, program, suites, limit, switch)
             if end.killed:
@@ -136,14 +141,18 @@ def main() -> int:
             if end.killed:
                 print(f"fails without a defect: {end.by}")
                 return 2
-            usual[program] = end.silence
-        survived = 0
+            if end.by:
+                print(f"skipped: {end.by}")
+            else:
+                usual[program] = end.silence
+        survived = skipped = 0
         ends = {pool.submit(try_defect, build, d, usual): d for d in defects}
         for end in concurrent.futures.as_completed(ends):
             how, words = end.result()
             survived += how == "survived"
+            skipped += how == "skipped"
             print(f"{how:8}  {ends[end].name}: {words}", flush=True)
-    print(f"{len(defects) - survived} killed, {survived} survived")
+    print(f"{len(defects) - survived - skipped} killed, {survived} survived, {skipped} skipped")
     return 1 if survived or not defects else 0
 
 

@@ -35,6 +35,9 @@ for script in "tool", "odd_content":
 
 UNLOADED, LIBRARY = (f"tests/integration/{name}" for name in ("unloaded", "libunloaded_library.so"))
 PROGRAMS["unloaded"] = ([UNLOADED, LIBRARY], ["{}/" + UNLOADED, "{}/" + LIBRARY])
+# With the Python that CAIRN_TORCH_PYTHON names; without one it is skipped.
+TRAINER = "tests/interchange/trainer"
+PROGRAMS["trainer"] = ([TOOL, TRAINER], [str(ROOT / "tests/interchange/run"), "trainer.py", "{}"])
 PROGRAMS["launch"] = ([TOOL], [sys.executable, str(ROOT / "tests/launch/launch.py"), "{}",
                                "signals"])
 

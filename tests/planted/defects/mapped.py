@@ -69,4 +69,19 @@ DEFECTS = [
            "if (more.names) erased.names = more.names;",
            "if (more.names && !PLANTED) erased.names = more.names;",
            by=BY, wrong="a checkpointer stores the names of the state"),
+    # Loads and saves agree with each other: only a model's code and its optimizer tell.
+    Defect("ups-before-gates", "mapping/impl/evaluation.ipp",
+           "all.append(std::move(next), d);",
+           "if (PLANTED && n.parts.size() == 2) std::swap(all, next); "
+           "all.append(std::move(next), d);", after="lengths.push_back(next.shape[d]);",
+           by="trainer", wrong="of two tensors that become one the second comes first"),
+    Defect("moments-of-other-elements", "mapping/impl/lines.ipp",
+           "} else if (n.value) {", "} else if (PLANTED && n.is_a(operation::permute)) { "
+           "for (std::size_t d = 0; d < n.numbers.size(); ++d) "
+           "n.numbers[d] = static_cast<std::int64_t>(d); } else if (n.value) {",
+           by="trainer", wrong="moments of rotary pairs are those of other elements"),
+    Defect("shards-begin-with-the-tensor", READS,
+           "b.offsets[d] += item.source_offsets[d];",
+           "b.offsets[d] += PLANTED ? 0 : item.source_offsets[d];",
+           by="trainer", wrong="each rank has the first half of a fused tensor"),
 ]
