@@ -4,6 +4,7 @@
 
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/error.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -151,6 +152,21 @@ private:
         return left != 0;
     }
 };
+
+/// Returns a payload whose elements are in finer dimensions.
+/// @pre the dimensions are of this payload; lengths need not fit
+inline payload in_dims(payload p, const finer_dims& finer) {
+    index_vector shape, strides;
+    for (auto const& d : finer.dims) {
+        shape.push_back(d.length);
+        strides.push_back(d.step * p.strides[d.of]);
+    }
+    for (std::size_t d = 0; d < finer.begin.size(); ++d)
+        p.first += static_cast<std::uint64_t>(finer.begin[d] * p.strides[d]);
+    p.shape = std::move(shape);
+    p.strides = std::move(strides);
+    return p;
+}
 
 /// Whether a payload has the bytes of another; the other then also has its checksums.
 inline bool joins(payload& first, const payload& p) {

@@ -392,12 +392,15 @@ struct chunk_reader::state {
         std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
         detail::stored_items stored(meta);
         std::optional<detail::stored_item> before;
+        const finer_dims* before_in = nullptr;
         for (std::size_t k = 0, n = 0; k < g.items.size(); ++k) {
             auto const& i = item(k);
             auto const at = stored.of(i);
-            if (!before || !is_same_chunk(*before, at)) {
+            auto const* const in = job.target.finer ? job.target.finer(i) : nullptr;
+            bool const is_same = before && is_same_chunk(*before, at);
+            if (!is_same || in != before_in) {
                 auto p = find(file, i.fqn, *at.tensor, at.chunk);
-                if (!p.has_checksum() && g.slice.index == 0 &&
+                if (!p.has_checksum() && !is_same && g.slice.index == 0 &&
                     (!me.checked || me.checked->is_first(file.described(), p.offset)))
                     notes().note_item(file.described());
                 auto& known = last.try_emplace({p.offset, p.length}, found.size()).first->second;
@@ -406,9 +409,11 @@ struct chunk_reader::state {
                     found.emplace_back();
                 }
                 n = known;
+                if (in) p = detail::in_dims(std::move(p), *in);
                 found[n].push_back({i.fqn, std::move(p), {}});
             }
             before = at;
+            before_in = in;
             found[n].back().parts.push_back({box(i.source_offsets, i.shape), views[k]});
         }
         for (auto& chunks : found) {
