@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -178,6 +179,28 @@ inline bool joins(payload& first, const payload& p) {
     first.block_crcs = p.block_crcs;
     return true;
 }
+
+/// Chunks by the bytes that they are in: usually there is one.
+class chunks_by_bytes {
+public:
+    /// Adds a chunk, without parts.
+    /// @param finer  The dimensions of its parts. Null: its own.
+    /// @return Valid until the next one is added.
+    wanted_chunk& add(const std::string& fqn, payload p, const finer_dims* finer) {
+        auto& known = last_.try_emplace({p.offset, p.length}, all.size()).first->second;
+        if (known == all.size() || !joins(all[known].front().stored, p)) {
+            known = all.size();
+            all.emplace_back();
+        }
+        all[known].push_back({fqn, finer ? in_dims(std::move(p), *finer) : std::move(p), {}});
+        return all[known].back();
+    }
+    std::vector<std::vector<wanted_chunk>> all{};
+
+private:
+    /// The last with these bytes, by offset and length.
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last_{};
+};
 
 }  // namespace cairn::detail
 
