@@ -3,10 +3,11 @@
 //
 //     gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] [--timeout S]
 //               [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...]
-//               [--bare buffered|direct|curl]
+//               [--bare buffered|direct|curl|transpose]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
 //               [--format dcp|safetensors] [--max-file-size BYTES]
+//               [--layout stored|rows|columns|transposed]
 //     gpt2 copy FROM TO [--files N] [--threads N] [--steps K]
 //     gpt2 sum FROM [--threads N] [--steps K]
 //
@@ -31,6 +32,11 @@
 // With --format safetensors the tensors are saved and loaded as safetensors, without the values,
 // which the format does not have: in one file, or in several of --max-file-size. --weights leaves
 // out the optimizer and the values. --columns shards columns instead of rows.
+//
+// With --layout the state has other names and shapes, which a mapping makes of the stored ones: see
+// gpt2/layouts.hpp. --check then needs a checkpoint that was saved from this layout. With --bare
+// transpose, the limit for transposed matrices, all of them are transposed, block by block, from
+// memory to memory; no file is read.
 //
 // With --replicas every rank holds everything, as in pure data parallelism, and the steps take the
 // policies in turn: `load` has each rank read it (each), or reads it once and broadcasts it (once);
@@ -86,7 +92,8 @@ std::atomic<bool> wrong_anywhere{false};
 /// Where a rank saves and loads, and what it keeps from step to step.
 class place {
 public:
-    explicit place(const arguments& a) : a_(a) {
+    place(const arguments& a, const gpt2::state& s) : a_(a) {
+        if (a.transposes()) transposing_.emplace(s);
         if (!a.in_bucket()) return;
         if (a.bare.empty()) bucket_.emplace(a.dir);
     }
@@ -113,7 +120,9 @@ public:
     template <class Comm>
     bool bare_load(gpt2::state& s, const std::string& id, Comm& ranks) {
         if (a_.bare.empty()) return false;
-        if (a_.in_bucket())
+        if (transposing_)
+            transposing_->run(ranks);
+        else if (a_.in_bucket())
             loop(id).load(s, ranks);
         else
             gpt2::bare::load(s, id, {a_, ranks.size()}, ranks);
@@ -134,6 +143,7 @@ private:
     const arguments& a_;
     std::optional<gpt2::bucket> bucket_{};
     std::optional<gpt2::bare::bucket_loop> loop_{};
+    std::optional<gpt2::bare::transposing_loop> transposing_{};
 };
 
 template <class Comm, class Plane>
@@ -144,6 +154,7 @@ std::vector<cairn::phase_time> load(gpt2::state& s, const arguments& a, std::siz
     cairn::load_options o;
     o.exchange_timeout = a.exchange_timeout();
     return where.with_store([&](auto& store) {
+        if (s.made_by) return cairn::load(s, id, o, ranks, store, *s.made_by, a.progress).phases;
         if (a.replicas.empty()) return cairn::load(s, id, o, ranks, store, a.progress).phases;
         o.read_once_from = gpt2::ways_to_load.at(a.replicas[step % a.replicas.size()]);
         return cairn::load(s, id, o, ranks, plane, store, a.progress).phases;
@@ -169,6 +180,7 @@ std::vector<cairn::phase_time> save(gpt2::state& s, const arguments& a, std::siz
             return cairn::save(s, id, o, ranks, cairn::safetensors_writer(store, how), a.progress)
                 .phases;
         }
+        if (s.made_by) return cairn::save(s, id, o, ranks, store, *s.made_by, a.progress).phases;
         return cairn::save(s, id, o, ranks, store, a.progress).phases;
     });
 }
@@ -178,9 +190,9 @@ void run(const arguments& a, Comm& ranks, Plane& plane) {
     result mine;
     bool const whole = !a.replicas.empty();
     gpt2::state s(whole ? 0 : ranks.rank(), whole ? 1 : ranks.size(), a.mode != "load",
-                  {a.weights, !a.is_safetensors(), a.columns});
+                  {a.weights, !a.is_safetensors(), a.columns, a.layout});
     gpt2::background kept(a.budget);
-    place where(a);
+    place where(a, s);
     std::vector<cairn::phase_time> phases;
     mine.bytes = s.bytes();
     for (int k = 0; k < a.steps; ++k) {

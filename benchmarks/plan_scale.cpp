@@ -4,18 +4,24 @@
 // report become the metadata, which is written and read. No bytes of tensors, no network: no time
 // includes the work of other ranks.
 //
-//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] [--write FILE]
+//     plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--mapped 0|1] [--rounds K]
+//                [--write FILE]
 //
 // Every parameter is sharded over all ranks: by rows, or by rows and over 8 by columns. One line of
 // JSON: `first_s` and `second_s` are the seconds of two saves in a row, of which the second reuses
 // the plan of the first, and `*_plan_s`, `*_send_s`, `*_results_s` their parts; `metadata_write_s`
 // those that make the bytes of .metadata, `metadata_read_s` those from the bytes to the location of
 // one tensor's last chunk; `metadata_bytes` their number, and `maxrss_mb` the most memory of this
-// process. --write keeps these bytes, for other readers. --rounds does all that K times, a line for
-// each. The first touches all of its memory for the first time; glibc lets the others use it again
-// with GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000.
+// process. `rank_save_s` are those that one rank takes from its state to its plan of a save, and
+// `rank_load_s` those from the metadata to its plan of a load. With --mapped the state has
+// concatenations of three parameters each, side by side, and two more numbers are those of a rank
+// that maps them to the same stored parameters. --write keeps the bytes of .metadata, for other
+// readers. --rounds does all that K times, a line for each. The first touches all of its memory for
+// the first time; glibc lets the others use it again with
+// GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000.
 #include "gpt2/process.hpp"
 #include "support/planned_job.hpp"
+#include "support/planned_rank.hpp"
 
 #include <cairn/cairn.hpp>
 #include <cairn/format/native/index.hpp>
@@ -29,6 +35,7 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -80,9 +87,24 @@ cairn::metadata save(const planned_job& j, messages received,
     return c.take_metadata();
 }
 
+/// The seconds that one rank takes for its plans.
+struct rank_times {
+    rank_times(const planned_job& j, bool mapped, const cairn::metadata& m) {
+        support::planned_rank const r(j, mapped);
+        auto copy = m;
+        std::size_t saved = 0, loaded = 0;
+        timed(save, [&] { saved = r.plan_save(); });
+        timed(load, [&] { loaded = r.plan_load(std::move(copy)); });
+        if (saved != static_cast<std::size_t>(j.parameters) || loaded != saved)
+            throw std::runtime_error("not every parameter is planned");
+    }
+    double save = 0, load = 0;
+};
+
 struct arguments {
     planned_job job{};
     int rounds = 1;
+    bool mapped = false;
     std::string file{};  ///< Empty: none.
 };
 arguments parsed(int argc, char** argv) {
@@ -98,16 +120,18 @@ arguments parsed(int argc, char** argv) {
             j.two_dimensions = word == "2d";
         else if (option == "--rounds")
             a.rounds = std::atoi(argv[i + 1]);
+        else if (option == "--mapped")
+            a.mapped = word != "0";
         else if (option == "--write")
             a.file = word;
         else
             j.ranks = 0;
     }
     if (argc % 2 == 0 || j.ranks < 1 || j.parameters < 1 || a.rounds < 1 ||
-        (j.two_dimensions && j.ranks % planned_job::columns != 0))
+        (j.two_dimensions && a.mapped) || (j.two_dimensions && j.ranks % planned_job::columns != 0))
         throw std::invalid_argument(
             "usage: plan_scale [--ranks R] [--parameters P] [--mesh 1d|2d] [--rounds K] "
-            "[--write FILE]; 2d: a multiple of 8 ranks");
+            "[--write FILE] [--mapped 1]; 2d: a multiple of 8 ranks, not mapped");
     return a;
 }
 
@@ -130,6 +154,9 @@ void run(const arguments& a) {
                  static_cast<std::streamsize>(bytes.size()));
         if (!to.flush()) throw std::runtime_error(a.file + " could not be written");
     }
+    rank_times const rank(j, false, meta);
+    std::optional<rank_times> mapped;
+    if (a.mapped) mapped.emplace(j, true, meta);
     auto const last = meta.tensor(j.name(j.parameters / 2))->chunks.back();
     meta = {};
     timed(reading, [&] {
@@ -145,10 +172,14 @@ void run(const arguments& a) {
         "\"first_plan_s\": %.4f, \"first_send_s\": %.4f, \"first_results_s\": %.4f, "
         "\"second_s\": %.4f, \"second_plan_s\": %.4f, \"second_send_s\": %.4f, "
         "\"second_results_s\": %.4f, \"metadata_write_s\": %.4f, \"metadata_read_s\": %.4f, "
-        "\"metadata_bytes\": %zu, \"maxrss_mb\": %.1f}\n",
+        "\"metadata_bytes\": %zu, \"rank_save_s\": %.4f, \"rank_load_s\": %.4f, ",
         j.ranks, j.parameters, j.two_dimensions ? "2d" : "1d", first.all(), first.plan, first.send,
         first.results, second.all(), second.plan, second.send, second.results, writing, reading,
-        bytes.size(), gpt2::peak_mb());
+        bytes.size(), rank.save, rank.load);
+    if (mapped)
+        std::printf("\"mapped_rank_save_s\": %.4f, \"mapped_rank_load_s\": %.4f, ", mapped->save,
+                    mapped->load);
+    std::printf("\"maxrss_mb\": %.1f}\n", gpt2::peak_mb());
     std::fflush(stdout);
 }
 

@@ -2,6 +2,8 @@
 #ifndef CAIRN_BENCHMARKS_GPT2_ARGUMENTS_HPP
 #define CAIRN_BENCHMARKS_GPT2_ARGUMENTS_HPP
 
+#include "layouts.hpp"
+
 #include <cairn/cairn.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/observe/progress_line.hpp>
@@ -22,8 +24,9 @@ namespace gpt2 {
 inline constexpr const char* usage_text =
     "usage: gpt2 save|load|async DIR [--ranks N] [--steps K] [--sync 0|1] [--check] "
     "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
-    "[--bare buffered|direct|curl] "
+    "[--bare buffered|direct|curl|transpose] "
     "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
+    "[--layout stored|rows|columns|transposed] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
     "[--polite] [--page-cache]\n"
     "       gpt2 copy FROM TO [--files N] [--threads N] [--steps K]\n"
@@ -31,7 +34,7 @@ inline constexpr const char* usage_text =
 
 struct arguments {
     std::string mode, dir, to{};
-    std::string group = "tcp", stage{}, bare{}, format = "dcp";
+    std::string group = "tcp", stage{}, bare{}, format = "dcp", layout = "stored";
     std::vector<std::string> replicas{};
     int ranks = 1, steps = 1, timeout = 0, files = 1, threads = cairn::threads_per_rank(1);
     std::uint64_t budget = cairn::arena_options::no_limit, max_file_size = 0;
@@ -42,6 +45,8 @@ struct arguments {
     cairn::progress_line progress{};
 
     bool in_bucket() const { return dir.starts_with("s3://"); }
+    bool is_mapped() const { return layout != "stored"; }
+    bool transposes() const { return bare == "transpose"; }
     bool is_safetensors() const { return format == "safetensors"; }
     /// Of each exchange; none unless asked for.
     std::chrono::milliseconds exchange_timeout() const {
@@ -78,6 +83,7 @@ inline bool consistent(const arguments& a) {
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.in_bucket() && (a.mode == "async" || a.page_cache)) return false;
     if (a.mode == "async") {
+        if (a.is_mapped()) return false;
         if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)
             return false;
         if (limited && a.stage != "arena") return false;
@@ -86,7 +92,12 @@ inline bool consistent(const arguments& a) {
     } else if (a.mode == "save" || a.mode == "load") {
         if (a.foreground || a.overlap || a.polite || limited || !a.stage.empty()) return false;
         if (!a.bare.empty() && !a.replicas.empty()) return false;
-        if (!a.bare.empty() &&
+        if (layout_names.count(a.layout) == 0) return false;
+        if (a.transposes() && (a.mode != "load" || a.layout != "transposed")) return false;
+        if (a.is_mapped() && !a.transposes() &&
+            (!a.bare.empty() || !a.replicas.empty() || a.is_safetensors()))
+            return false;
+        if (!a.bare.empty() && !a.transposes() &&
             (a.in_bucket() ? a.bare != "curl" : a.bare != "buffered" && a.bare != "direct"))
             return false;
     } else {
@@ -130,6 +141,8 @@ inline bool parse(int argc, char** argv, arguments& a) {
             a.group = word;
         else if (o == "--bare")
             a.bare = word;
+        else if (o == "--layout")
+            a.layout = word;
         else if (o == "--format")
             a.format = word;
         else if (o == "--budget")

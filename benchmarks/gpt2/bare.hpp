@@ -334,6 +334,49 @@ void load(state& s, const std::string& folder, const way& w, Comm& ranks) {
     wait_for_all(ranks);
 }
 
+/// Fills a state's memory from as much other memory: matrices are transposed in blocks that fit in
+/// the L1 cache, everything else is copied.
+class transposing_loop {
+public:
+    explicit transposing_loop(const state& s) : to_(s.views()) {
+        for (auto const& v : to_) from_.emplace_back(static_cast<std::size_t>(v.elements()), 1.0f);
+    }
+    template <class Comm>
+    void run(Comm& ranks) {
+        auto const threads = cairn::threads_per_rank(ranks.size());
+        on_threads(threads, [&](int thread) {
+            for (std::size_t i = 0; i < to_.size(); ++i) {
+                auto const rows = to_[i].shape.empty() ? 1 : to_[i].shape[0];
+                fill(i, rows * thread / threads, rows * (thread + 1) / threads);
+            }
+        });
+        wait_for_all(ranks);
+    }
+
+private:
+    static constexpr std::int64_t edge = 32;
+
+    /// Some rows of a tensor.
+    void fill(std::size_t i, std::int64_t first, std::int64_t last) {
+        auto const& v = to_[i];
+        auto* const to = reinterpret_cast<float*>(v.data);
+        auto const* const from = from_[i].data();
+        auto const rows = v.shape.empty() ? 1 : v.shape[0], columns = v.elements() / rows;
+        if (v.shape.size() != 2) {
+            std::copy(from + first * columns, from + last * columns, to + first * columns);
+            return;
+        }
+        for (auto r = first; r < last; r += edge)
+            for (std::int64_t c = 0; c < columns; c += edge)
+                for (auto y = r; y < std::min(r + edge, last); ++y)
+                    for (auto x = c; x < std::min(c + edge, columns); ++x)
+                        to[y * columns + x] = from[x * rows + y];
+    }
+
+    std::vector<cairn::tensor_view> to_;
+    std::vector<std::vector<float>> from_{};
+};
+
 }  // namespace gpt2::bare
 
 #endif

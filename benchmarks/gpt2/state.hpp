@@ -3,6 +3,8 @@
 #ifndef CAIRN_BENCHMARKS_GPT2_STATE_HPP
 #define CAIRN_BENCHMARKS_GPT2_STATE_HPP
 
+#include "layouts.hpp"
+
 #include <cairn/cairn.hpp>
 
 #include <boost/align/aligned_allocator.hpp>
@@ -12,39 +14,13 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace gpt2 {
-
-struct parameter {
-    std::string name;
-    cairn::index_vector shape;
-};
-
-/// torch's names and shapes of GPT-2's 148 parameters; Conv1D keeps inputs × outputs.
-inline std::vector<parameter> parameters() {
-    std::vector<parameter> p{{"transformer.wte.weight", {50257, 768}},
-                             {"transformer.wpe.weight", {1024, 768}}};
-    for (int i = 0; i < 12; ++i) {
-        auto const h = "transformer.h." + std::to_string(i) + ".";
-        auto const add = [&](const char* name, cairn::index_vector weight, std::int64_t bias) {
-            p.push_back({h + name + ".weight", std::move(weight)});
-            p.push_back({h + name + ".bias", {bias}});
-        };
-        add("ln_1", {768}, 768);
-        add("attn.c_attn", {768, 2304}, 2304);
-        add("attn.c_proj", {768, 768}, 768);
-        add("ln_2", {768}, 768);
-        add("mlp.c_fc", {768, 3072}, 3072);
-        add("mlp.c_proj", {3072, 768}, 768);
-    }
-    p.push_back({"transformer.ln_f.weight", {768}});
-    p.push_back({"transformer.ln_f.bias", {768}});
-    return p;
-}
 
 inline std::uint32_t hash(const std::string& fqn) {
     std::uint32_t h = 2166136261u;
@@ -59,9 +35,10 @@ inline float content(std::uint32_t seed, std::uint64_t index) {
 
 /// Which part of everything a state has, and how it is cut for ranks.
 struct extract {
-    bool weights = false;  ///< Nothing of the optimizer.
-    bool values = true;    ///< What is no tensor, as far as there is any.
-    bool columns = false;  ///< Otherwise rows. What has one dimension is cut along that.
+    bool weights = false;           ///< Nothing of the optimizer.
+    bool values = true;             ///< What is no tensor, as far as there is any.
+    bool columns = false;           ///< Otherwise rows. What has one dimension is cut along that.
+    std::string layout = "stored";  ///< See `layout_of`.
 };
 
 /// What one rank holds of everything, or of an extract: its shards, or all of it.
@@ -69,7 +46,9 @@ class state {
 public:
     state(int rank, int ranks, bool filled, const extract& what = {})
         : rank_(rank), ranks_(ranks), what_(what) {
-        for (auto const& p : parameters()) {
+        auto const all = layout_of(what.layout);
+        made_by = all.made_by;
+        for (auto const& p : all.parameters) {
             add("model." + p.name, p.shape, filled);
             if (what.weights) continue;
             auto const s = "optim.state." + p.name;
@@ -109,6 +88,12 @@ public:
             if (t.memory.size() > 1) all.push_back(std::as_writable_bytes(std::span(t.memory)));
         return all;
     }
+    /// What this rank holds of each tensor.
+    std::vector<cairn::tensor_view> views() const {
+        std::vector<cairn::tensor_view> all;
+        for (auto const& t : tensors_) all.push_back(t.view.shards.front().target_view());
+        return all;
+    }
     /// Copies all elements, tensor by tensor, with memcpy.
     void copy_to(std::byte* to) const {
         for (auto const& t : tensors_) {
@@ -131,6 +116,7 @@ public:
         return n + (all && has_values() && step != 12345);
     }
     std::int64_t step = 0;
+    std::optional<cairn::mapping> made_by{};  ///< None: it is what is stored.
 
 private:
     /// Aligned as by the allocators of PyTorch and of CUDA's pinned memory.
@@ -163,10 +149,11 @@ private:
         auto const number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
         std::uint64_t first = 0, stride = 1;
         std::size_t row = 1;
-        if (shape.size() == 2) {
-            stride = number(shape[1]);
-            row = static_cast<std::size_t>(where.shape[1]);
-            first = number(where.offsets[0]) * stride + number(where.offsets[1]);
+        if (shape.size() > 1) {
+            auto const strides = cairn::row_major_strides(shape);
+            stride = number(strides[0]);
+            row = static_cast<std::size_t>(where.shape[1] * strides[1]);
+            first = number(where.offsets[0]) * stride + number(where.offsets[1] * strides[1]);
         } else if (shape.size() == 1) {
             first = number(where.offsets[0]);
         }

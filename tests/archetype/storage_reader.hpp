@@ -192,6 +192,21 @@ struct reader_inherits_items : local_reader {};
 static_assert(!LocalReader<storage_reader> && !LocalReader<reader_items_stay_perhaps> &&
               !LocalReader<reader_inherits_items>);
 
+/// The least that `DividingReader` asks for beyond `StorageReader`, and near misses.
+class dividing_reader : public storage_reader {
+public:
+    using storage_reader::storage_reader;
+    bool divides_chunks() { return true; }
+};
+static_assert(DividingReader<dividing_reader>);
+
+struct reader_divides_perhaps : storage_reader {
+    std::optional<bool> divides_chunks();
+};
+struct reader_inherits_division : dividing_reader {};
+static_assert(!DividingReader<storage_reader> && !DividingReader<reader_divides_perhaps> &&
+              !DividingReader<reader_inherits_division>);
+
 }  // namespace cairn::archetype
 
 #endif

@@ -119,17 +119,32 @@ BOOST_AUTO_TEST_CASE(copies_agree_with_the_oracle) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_large_transpose_crosses_tile_edges) {
-    constexpr std::int64_t rows = 77;
-    constexpr std::int64_t columns = 131;
-    std::vector<std::int32_t> from(rows * columns);
-    std::iota(from.begin(), from.end(), 0);
-    std::vector<std::int32_t> to(from.size(), -1);
-    copy_elements({dtype::i32, index_vector{columns, rows}, index_vector{1, columns}, from.data()},
-                  {dtype::i32, index_vector{columns, rows}, to.data()});
-    for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t c = 0; c < columns; ++c)
-            BOOST_TEST_REQUIRE(to[static_cast<std::size_t>(c * rows + r)] == r * columns + c);
+BOOST_AUTO_TEST_CASE(transposes_of_any_element_cross_the_edges_of_tiles) {
+    std::mt19937 random(7);
+    for (auto const type : {dtype::u8, dtype::bf16, dtype::i32, dtype::i64, dtype::complex128})
+        for (auto const& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{77, 131},
+                                            {64, 32},
+                                            {3, 65},
+                                            {130, 2},
+                                            {17, 1}}) {
+            auto const size = size_of(type);
+            auto const n = static_cast<std::size_t>(rows * columns) * size;
+            // Neither begins where vectors are aligned.
+            std::vector<std::byte> from(n + 1), to(n + 2);
+            for (auto& b : from) b = static_cast<std::byte>(random());
+            to.front() = to.back() = std::byte{0x5a};
+            copy_elements({type, index_vector{columns, rows}, index_vector{1, columns}, &from[1]},
+                          {type, index_vector{columns, rows}, &to[1]});
+            bool same = to.front() == std::byte{0x5a} && to.back() == std::byte{0x5a};
+            for (std::int64_t r = 0; r < rows; ++r)
+                for (std::int64_t c = 0; c < columns; ++c)
+                    same =
+                        same &&
+                        std::equal(&from[1] + static_cast<std::size_t>(r * columns + c) * size,
+                                   &from[1] + static_cast<std::size_t>(r * columns + c + 1) * size,
+                                   &to[1] + static_cast<std::size_t>(c * rows + r) * size);
+            BOOST_TEST(same, name_of(type) << " " << rows << " x " << columns);
+        }
 }
 
 BOOST_AUTO_TEST_CASE(empty_copies_touch_no_memory) {

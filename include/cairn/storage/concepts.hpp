@@ -189,6 +189,18 @@ concept NamingWriter = StorageWriter<W> && requires(W& w, std::span<const stored
     { detail::declaring_class(&W::name_files) } -> std::same_as<std::type_identity<W>>;
 };
 
+/// Finer dimensions of a stored chunk: e.g. its rows as groups × 2 × rows, where each group has the
+/// rows of two tensors.
+struct finer_dims {
+    struct dim {
+        std::uint32_t of = 0;   ///< A dimension of the chunk …
+        std::int64_t step = 1;  ///< … and as how many of its indices one of these counts.
+        std::int64_t length = 1;
+    };
+    index_vector begin{};     ///< For each dimension of the chunk, the index where they begin.
+    std::vector<dim> dims{};  ///< From the outermost.
+};
+
 /// Receives the items that a reader has fetched. Plain callables over the planner, so that a reader
 /// can be compiled separately in a .cpp file.
 struct read_target {
@@ -203,6 +215,9 @@ struct read_target {
     std::function<void(const read_item&, tensor_view)> commit_tensor;
     /// Called with each value read. Called from one thread at a time.
     std::function<void(const read_item&, value)> load_value;
+    /// Only for a @ref DividingReader, null for others: returns the dimensions of the chunk that
+    /// `source_offsets` and `shape` of an item are in; null: those of the metadata. Thread-safe.
+    std::function<const finer_dims*(const read_item&)> finer{};
 };
 
 /// Fetches the items of a plan. The protocol is DCP's `StorageReader`.
@@ -314,6 +329,24 @@ template <class R>
 concept LocalReader = StorageReader<R> && requires(R& r) {
     { r.items_stay_local() } -> std::same_as<bool>;
     { detail::declaring_class(&R::items_stay_local) } -> std::same_as<std::type_identity<R>>;
+};
+
+/// A StorageReader that can read boxes of finer dimensions than chunks have in the metadata. What a
+/// mapping interleaves is then one item of a chunk, and not one for each group of rows.
+///
+/// | Expression           | Who | Type   |
+/// |----------------------|-----|--------|
+/// | `r.divides_chunks()` | all | `bool` |
+///
+/// **Semantics**: called on every rank before `prepare_local_load_plan`. True: `read_data` asks
+/// @ref read_target::finer, if that is not null, for each item of a tensor. Nothing else may depend
+/// on the `source_offsets` of items. An inherited `divides_chunks` does not count.
+///
+/// **Models**: `torch_reader`, `checkpoint_reader`. **Archetype**: `archetype::dividing_reader`.
+template <class R>
+concept DividingReader = StorageReader<R> && requires(R& r) {
+    { r.divides_chunks() } -> std::same_as<bool>;
+    { detail::declaring_class(&R::divides_chunks) } -> std::same_as<std::type_identity<R>>;
 };
 
 }  // namespace cairn

@@ -60,6 +60,7 @@ public:
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan);
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan> plans);
     bool items_stay_local() const noexcept { return true; }
+    bool divides_chunks() const noexcept { return true; }
 
     /// Takes it from the index, otherwise from small reads of the item.
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);

@@ -51,6 +51,7 @@ public:
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
     void set_up_reader(metadata&&, const storage_setup&) = delete;
     bool items_stay_local() const noexcept { return true; }
+    bool divides_chunks() const noexcept { return true; }
 
     /// Of the whole storage; takes no reads.
     CAIRN_DECL std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk);

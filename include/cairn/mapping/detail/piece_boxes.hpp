@@ -24,7 +24,7 @@ struct piece_box {
     /// Where an index of the box leads in the other tensor.
     struct way {
         std::uint32_t dim = 0;
-        std::int64_t step = 0;  ///< 0: there is only one index.
+        std::int64_t step = 0;
     };
 
     box region{};          ///< On the box's side.
@@ -43,7 +43,7 @@ struct piece_box {
         for (std::size_t d = 0; d < first.size(); ++d)
             at += (first[d] - origin[d]) * memory.strides[d];
         for (std::size_t d = 0; d < along.size(); ++d)
-            if (along[d].step != 0) v.strides[d] = along[d].step * memory.strides[along[d].dim];
+            if (region.shape[d] > 1) v.strides[d] = along[d].step * memory.strides[along[d].dim];
         v.data += at * static_cast<std::int64_t>(size_of(v.type));
         return v;
     }

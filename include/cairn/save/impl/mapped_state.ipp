@@ -8,11 +8,15 @@
 #include <cairn/mapping/detail/piece_boxes.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
+#include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -46,6 +50,9 @@ public:
     }
 
 private:
+    /// Of a tensor: more are put together.
+    static constexpr std::size_t most_shards = 64;
+
     /// What the memory of a tensor's shards needs to live.
     using owners = std::vector<std::shared_ptr<const void>>;
 
@@ -69,6 +76,7 @@ private:
                 add_constant(t, p, *keep);
             else
                 add_piece(t, fqn, p, *keep);
+        put_together(t, *keep);
         t.sharded = t.sharded || t.shards.size() != 1 ||
                     t.shards.front().region != box::whole(t.global_shape);
         if (t.global_shape.product() == 0) t.sharded = false;
@@ -99,13 +107,54 @@ private:
             if (s.region.empty()) continue;
             parts.clear();
             cut(p, side::source, s.region, parts);
+            auto memory = s.view;
+            memory.shape = memory.strides = {1};
             for (auto const& part : parts)
-                for_each_box(part, side::target, [&](const map::detail::piece_box& b) {
-                    auto const view = b.view(s.view, s.region.offsets);
+                for_each_box(in_memory(part, s), side::target, [&](const auto& b) {
+                    auto const view = b.view(memory, {0});
                     t.shards.emplace_back(
                         b.region, view.type == t.type ? view : converted(t, fqn, view, keep));
                 });
         }
+    }
+    /// Returns a piece whose source is the memory of a shard, as one dimension: there axes continue
+    /// each other that do not in the tensor.
+    static map::detail::piece in_memory(map::detail::piece p, const shard& s) {
+        std::int64_t first = 0;
+        bool ascends = true;
+        for (std::size_t d = 0; d < s.region.rank(); ++d)
+            first += (p.source_offsets[d] - s.region.offsets[d]) * s.view.strides[d];
+        for (auto& a : p.axes) {
+            a.source_step *= s.view.strides[std::exchange(a.source_dim, 0)];
+            ascends = ascends && a.source_step > 0;
+        }
+        p.source_offsets = {first};
+        if (ascends) simplify(p);
+        return p;
+    }
+    /// Copies what would be stored as a chunk for each row or two, if it fills a box.
+    static void put_together(tensor_leaf& t, owners& keep) {
+        if (t.shards.size() <= most_shards) return;
+        auto all = t.shards.front().region;
+        std::int64_t elements = 0;
+        for (auto const& s : t.shards) {
+            if (!is_host(s.view.device.kind)) return;
+            elements += s.region.volume();
+            for (std::size_t d = 0; d < all.rank(); ++d) {
+                auto const end = std::max(all.end(d), s.region.end(d));
+                all.offsets[d] = std::min(all.offsets[d], s.region.offsets[d]);
+                all.shape[d] = end - all.offsets[d];
+            }
+        }
+        if (elements != all.volume()) return;
+        std::shared_ptr<std::byte[]> const memory(
+            new std::byte[static_cast<std::size_t>(elements) * size_of(t.type)]);
+        tensor_view const to(t.type, all.shape, memory.get());
+        for (auto const& s : t.shards)
+            copy_elements(s.view, subview(to, relative_to(s.region, all)));
+        t.shards.clear();
+        t.shards.emplace_back(all, const_tensor_view(to));
+        keep.assign({memory});
     }
     static const_tensor_view converted(const tensor_leaf& t, const std::string& fqn,
                                        const const_tensor_view& from, owners& keep) {

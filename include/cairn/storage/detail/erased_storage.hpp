@@ -57,6 +57,8 @@ public:
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;
     /// False if the reader is no `LocalReader`.
     virtual bool items_stay_local() = 0;
+    /// False if the reader is no `DividingReader`.
+    virtual bool divides_chunks() { return false; }
     /// Nothing if the reader is no `ChecksumReader`.
     virtual std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) = 0;
     virtual void read_data(const load_plan&, const read_target&, completion<read_result>) = 0;
@@ -133,6 +135,10 @@ public:
     }
     bool items_stay_local() override {
         if constexpr (LocalReader<R>) return to_.items_stay_local();
+        return false;
+    }
+    bool divides_chunks() override {
+        if constexpr (DividingReader<R>) return to_.divides_chunks();
         return false;
     }
     std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) override {

@@ -10,6 +10,7 @@
 #include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/tensor/box.hpp>
 
 #include <cstdint>
@@ -53,14 +54,18 @@ public:
         return t == nullptr ? fqn : t->pieces.front().from->name;
     }
 
-    /// Called with an item that reads a box of a stored chunk, and the same box as a piece.
-    using on_item = std::function<void(read_item, const map::detail::piece_box&)>;
+    /// Called with an item that reads a box of a stored chunk, with the same box as a piece, and
+    /// with the dimensions that it is in, if these are finer than those of the chunk.
+    using on_item =
+        std::function<void(read_item, const map::detail::piece_box&, const finer_dims*)>;
     /// Called with a part whose elements are a constant.
     using on_constant = std::function<void(const map::detail::piece&)>;
     /// Divides a box of a tensor that is made of others.
+    /// @param finer  Whether items may be in finer dimensions than chunks.
     /// @throws error errc::missing_key if the chunks of a stored tensor do not hold what it needs
     CAIRN_DECL void for_each_part(const map::detail::mapped_tensor& t, const box& region,
-                                  const on_item& item, const on_constant& constant) const;
+                                  bool finer, const on_item& item,
+                                  const on_constant& constant) const;
 
 private:
     chunk_list chunks_of(const map::detail::mapped_tensor& t) const;

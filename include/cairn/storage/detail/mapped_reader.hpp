@@ -10,6 +10,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/storage/detail/mapped_reads.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -33,7 +34,10 @@ public:
     mapped_reader(erased_storage_reader& of, std::shared_ptr<const mapped_metadata> m)
         : of_(of), mapped_(std::move(m)) {}
 
-    void reset(const checkpoint_id& id) override { of_.reset(id); }
+    void reset(const checkpoint_id& id) override {
+        prepared_.clear();
+        of_.reset(id);
+    }
     /// What is stored.
     stored_index read_index() override { return of_.read_index(); }
     CAIRN_DECL void show(metadata& m) override;
@@ -48,13 +52,14 @@ public:
                               completion<read_result> done) override;
 
 private:
-    /// Returns the plan that reads what is stored.
-    load_plan stored_plan(load_plan plan) const;
+    std::unique_ptr<mapped_reads> divided(load_plan plan) const;
 
     erased_storage_reader& of_;
     mapping how_{};
     std::shared_ptr<const mapped_metadata> mapped_{};
     const metadata* shown_ = nullptr;  ///< The caller's.
+    /// Of the plan that was prepared, the values and the tensors: what is read is often just these.
+    std::vector<std::unique_ptr<mapped_reads>> prepared_{};
 };
 
 }  // namespace cairn::detail

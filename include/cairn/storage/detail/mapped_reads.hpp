@@ -36,17 +36,21 @@ CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item);
 /// the last. Threads: as those of `read_target`.
 class mapped_reads {
 public:
-    /// @param shown, m, plan, target  Outlive this.
-    CAIRN_DECL mapped_reads(const metadata& shown, const mapped_metadata& m, const load_plan& plan,
-                            const read_target& target);
+    /// @param shown, m  Outlive this.
+    /// @param finer  Whether the reader is a `DividingReader`.
+    CAIRN_DECL mapped_reads(const metadata& shown, const mapped_metadata& m, bool finer,
+                            load_plan plan);
     mapped_reads(mapped_reads&&) = delete;
 
+    /// The plan that was divided.
+    const load_plan& asked() const noexcept { return asked_; }
     /// The stored items.
     const load_plan& plan() const noexcept { return plan_; }
-    /// Where they go.
-    const read_target& target() const noexcept { return stored_target_; }
-    /// Delivers what needs no stored item.
-    CAIRN_DECL void begin();
+    /// Delivers what needs no stored item. Once.
+    /// @param storage_data  What the reader has made of the plan's.
+    /// @param target        Of the plan; outlives this.
+    /// @return Where the stored items go.
+    CAIRN_DECL const read_target& begin(std::string storage_data, const read_target& target);
 
 private:
     /// A single number that must be another one, too.
@@ -74,9 +78,10 @@ private:
     struct part {
         wanted* of = nullptr;
         map::detail::piece_box at{};
-        dtype type = dtype::float32;            ///< As it is stored.
-        same_number* equal = nullptr;           ///< It is only compared.
-        std::unique_ptr<std::byte[]> beside{};  ///< For readers that do not convert.
+        std::unique_ptr<const finer_dims> dims{};  ///< Null: those of the chunk.
+        dtype type = dtype::float32;               ///< As it is stored.
+        same_number* equal = nullptr;              ///< It is only compared.
+        std::unique_ptr<std::byte[]> beside{};     ///< For readers that do not convert.
     };
 
     void add(const read_item& item);
@@ -90,7 +95,9 @@ private:
 
     const metadata& shown_;
     const mapped_metadata& m_;
-    const read_target& target_;
+    bool finer_;
+    load_plan asked_;
+    const read_target* target_ = nullptr;
     read_target stored_target_{};
     load_plan plan_{};
     std::deque<wanted> wanted_{};

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/error.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -152,6 +154,21 @@ private:
     }
 };
 
+/// Returns a payload whose elements are in finer dimensions.
+/// @pre the dimensions are of this payload; lengths need not fit
+inline payload in_dims(payload p, const finer_dims& finer) {
+    index_vector shape, strides;
+    for (auto const& d : finer.dims) {
+        shape.push_back(d.length);
+        strides.push_back(d.step * p.strides[d.of]);
+    }
+    for (std::size_t d = 0; d < finer.begin.size(); ++d)
+        p.first += static_cast<std::uint64_t>(finer.begin[d] * p.strides[d]);
+    p.shape = std::move(shape);
+    p.strides = std::move(strides);
+    return p;
+}
+
 /// Whether a payload has the bytes of another; the other then also has its checksums.
 inline bool joins(payload& first, const payload& p) {
     bool const same_bytes = first.offset == p.offset && first.length == p.length &&
@@ -162,6 +179,28 @@ inline bool joins(payload& first, const payload& p) {
     first.block_crcs = p.block_crcs;
     return true;
 }
+
+/// Chunks by the bytes that they are in: usually there is one.
+class chunks_by_bytes {
+public:
+    /// Adds a chunk, without parts.
+    /// @param finer  The dimensions of its parts. Null: its own.
+    /// @return Valid until the next one is added.
+    wanted_chunk& add(const std::string& fqn, payload p, const finer_dims* finer) {
+        auto& known = last_.try_emplace({p.offset, p.length}, all.size()).first->second;
+        if (known == all.size() || !joins(all[known].front().stored, p)) {
+            known = all.size();
+            all.emplace_back();
+        }
+        all[known].push_back({fqn, finer ? in_dims(std::move(p), *finer) : std::move(p), {}});
+        return all[known].back();
+    }
+    std::vector<std::vector<wanted_chunk>> all{};
+
+private:
+    /// The last with these bytes, by offset and length.
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last_{};
+};
 
 }  // namespace cairn::detail
 

@@ -389,33 +389,29 @@ struct chunk_reader::state {
             return all;
         };
         auto const views = g.windows ? g.windows->get(resolve) : resolve();
-        // The chunks by their bytes: usually there is one.
-        std::vector<std::vector<detail::wanted_chunk>> found;
-        // The last with these bytes, by offset and length.
-        std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> last;
+        detail::chunks_by_bytes found;
+        detail::wanted_chunk* chunk = nullptr;
         detail::stored_items stored(meta);
         std::optional<detail::stored_item> before;
-        for (std::size_t k = 0, n = 0; k < g.items.size(); ++k) {
+        const finer_dims* before_in = nullptr;
+        for (std::size_t k = 0; k < g.items.size(); ++k) {
             auto const& i = item(k);
             auto const at = stored.of(i);
-            if (!before || !is_same_chunk(*before, at)) {
+            auto const* const in = job.target.finer ? job.target.finer(i) : nullptr;
+            bool const is_same = before && is_same_chunk(*before, at);
+            if (!is_same || in != before_in) {
                 auto p = finder.find_chunk(file, i.fqn, *at.tensor, at.chunk);
                 check_found(p, file, i.fqn, *at.tensor, at.chunk);
-                if (!p.has_checksum() && g.slice.index == 0 &&
+                if (!p.has_checksum() && !is_same && g.slice.index == 0 &&
                     (!me.checked || me.checked->is_first(file.described(), p.offset)))
                     notes().note_item(file.described());
-                auto& known = last.try_emplace({p.offset, p.length}, found.size()).first->second;
-                if (known == found.size() || !detail::joins(found[known].front().stored, p)) {
-                    known = found.size();
-                    found.emplace_back();
-                }
-                n = known;
-                found[n].push_back({i.fqn, std::move(p), {}});
+                chunk = &found.add(i.fqn, std::move(p), in);
             }
             before = at;
-            found[n].back().parts.push_back({box(i.source_offsets, i.shape), views[k]});
+            before_in = in;
+            chunk->parts.push_back({box(i.source_offsets, i.shape), views[k]});
         }
-        for (auto& chunks : found) {
+        for (auto& chunks : found.all) {
             // Checked last, because it is a search.
             bool const usual = chunks.front().stored.length <= detail::usual_read_size ||
                                others_want.has(chunks.front().fqn);
@@ -423,7 +419,7 @@ struct chunk_reader::state {
                                           usual ? nullptr : &job.slabs);
             if (reader.leaves_unchecked() && g.slice.index == 0)
                 notes().note_part(file.described());
-            reader.run(g.slice, found.size() == 1 ? g.windows.get() : nullptr);
+            reader.run(g.slice, found.all.size() == 1 ? g.windows.get() : nullptr);
         }
         if (g.windows && !g.windows->complete_one()) return;
         for (std::size_t k = 0; k < g.items.size(); ++k)

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
+#include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 
 #include <cstddef>
@@ -123,7 +124,7 @@ CAIRN_DECL chunk_list mapped_metadata::chunks_of(const map::detail::mapped_tenso
 }
 
 CAIRN_DECL void mapped_metadata::for_each_part(const map::detail::mapped_tensor& t,
-                                               const box& region, const on_item& item,
+                                               const box& region, bool finer, const on_item& item,
                                                const on_constant& constant) const {
     using map::detail::side;
     std::vector<map::detail::piece> wanted, found;
@@ -142,20 +143,30 @@ CAIRN_DECL void mapped_metadata::for_each_part(const map::detail::mapped_tensor&
             orders_.find(from)->second.for_each_near(
                 part.bounds(side::source), [&](std::size_t chunk) {
                     auto const have = chunks.region(chunk);
+                    auto const add = [&](const map::detail::piece_box& b, const finer_dims* dims) {
+                        read_item i;
+                        i.fqn = from;
+                        i.kind = item_kind::shard;
+                        i.chunk = static_cast<std::uint32_t>(chunk);
+                        i.source_offsets =
+                            dims ? b.region.offsets : relative_to(b.region, have).offsets;
+                        i.shape = b.region.shape;
+                        i.target_offsets = index_vector(i.shape.size(), 0);
+                        item(std::move(i), b, dims);
+                    };
+                    // What has to be decoded is decoded for each set of dimensions.
+                    auto const* const unusual = chunks.unusual(chunk);
+                    bool const divides =
+                        finer && (unusual == nullptr || unusual->at.transforms.empty());
                     found.clear();
                     cut(part, side::source, have, found);
                     for (auto const& here : found) {
                         elements += here.volume();
-                        for_each_box(here, side::source, [&](const map::detail::piece_box& b) {
-                            read_item i;
-                            i.fqn = from;
-                            i.kind = item_kind::shard;
-                            i.chunk = static_cast<std::uint32_t>(chunk);
-                            i.source_offsets = relative_to(b.region, have).offsets;
-                            i.shape = b.region.shape;
-                            i.target_offsets = index_vector(i.shape.size(), 0);
-                            item(std::move(i), b);
-                        });
+                        if (divides)
+                            for_each_finer_box(here, have, add);
+                        else
+                            for_each_box(here, side::source,
+                                         [&](const map::detail::piece_box& b) { add(b, nullptr); });
                     }
                 });
             if (elements != part.volume())

@@ -19,24 +19,35 @@ CAIRN_DECL void mapped_reader::set_up_reader(const metadata& shown, const storag
     shown_ = &shown;
     of_.set_up_reader(mapped_->stored(), me);
 }
-CAIRN_DECL load_plan mapped_reader::stored_plan(load_plan plan) const {
-    read_target const nowhere;
-    load_plan stored = mapped_reads(*shown_, *mapped_, plan, nowhere).plan();
-    stored.no_items = std::move(plan.no_items);
-    stored.planner_data = std::move(plan.planner_data);
-    return stored;
+CAIRN_DECL std::unique_ptr<mapped_reads> mapped_reader::divided(load_plan plan) const {
+    return std::make_unique<mapped_reads>(*shown_, *mapped_, of_.divides_chunks(), std::move(plan));
 }
 CAIRN_DECL load_plan mapped_reader::prepare_local_load_plan(load_plan plan) {
-    plan.storage_data = of_.prepare_local_load_plan(stored_plan(plan)).storage_data;
+    load_plan values, tensors, stored;
+    for (auto const& item : plan.items)
+        (item.kind == item_kind::value ? values : tensors).items.push_back(item);
+    prepared_.clear();
+    stored.no_items = plan.no_items;
+    stored.storage_data = plan.storage_data;
+    stored.planner_data = plan.planner_data;
+    for (auto* some : {&values, &tensors}) {
+        prepared_.push_back(divided(std::move(*some)));
+        auto const& items = prepared_.back()->plan().items;
+        stored.items.insert(stored.items.end(), items.begin(), items.end());
+    }
+    plan.storage_data = of_.prepare_local_load_plan(std::move(stored)).storage_data;
     return plan;
 }
 CAIRN_DECL std::vector<load_plan> mapped_reader::prepare_global_load_plan(
     std::vector<load_plan> plans) {
     std::vector<load_plan> stored;
     // A reader that looks at no items gets none.
-    for (auto const& p : plans)
-        stored.push_back(items_stay_local() ? load_plan{{}, {}, p.storage_data, p.planner_data}
-                                            : stored_plan(p));
+    for (auto const& p : plans) {
+        stored.push_back(items_stay_local() ? load_plan() : divided(p)->plan());
+        stored.back().storage_data = p.storage_data;
+        stored.back().planner_data = p.planner_data;
+        if (!items_stay_local()) stored.back().no_items = p.no_items;
+    }
     stored = of_.prepare_global_load_plan(std::move(stored));
     for (std::size_t i = 0; i < plans.size() && i < stored.size(); ++i)
         plans[i].storage_data = std::move(stored[i].storage_data);
@@ -50,16 +61,18 @@ CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum(const std::stri
 CAIRN_DECL void mapped_reader::read_data(const load_plan& plan, const read_target& target,
                                          completion<read_result> done) {
     std::shared_ptr<mapped_reads> reads;
+    const read_target* to = nullptr;
     try {
-        reads = std::make_shared<mapped_reads>(*shown_, *mapped_, plan, target);
-        reads->begin();
+        for (auto& p : prepared_)
+            if (p && p->asked().items == plan.items) reads = std::move(p);
+        if (!reads) reads = divided(plan);
+        to = &reads->begin(plan.storage_data, target);
     } catch (...) {
         return done.fail(std::current_exception());
     }
     auto const& stored = reads->plan();
-    auto const& to = reads->target();
     of_.read_data(
-        stored, to,
+        stored, *to,
         completion<read_result>([reads, done = std::move(done)](
                                     std::exception_ptr e, std::optional<read_result> r) mutable {
             if (e) return done.fail(std::move(e));

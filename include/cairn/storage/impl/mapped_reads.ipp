@@ -28,33 +28,10 @@ CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item) {
                           std::to_string(item.chunk)});
 }
 
-CAIRN_DECL mapped_reads::mapped_reads(const metadata& shown, const mapped_metadata& m,
-                                      const load_plan& plan, const read_target& target)
-    : shown_(shown), m_(m), target_(target) {
-    plan_.storage_data = plan.storage_data;
-    for (auto const& item : plan.items) add(item);
-    stored_target_.resolve_converted = [this](const read_item& i) {
-        return window_of(parts_[i.leaf]);
-    };
-    stored_target_.resolve_tensor = [this](const read_item& i) {
-        auto& p = parts_[i.leaf];
-        auto const to = window_of(p);
-        if (to.type == p.type) return to;
-        p.beside = std::make_unique<std::byte[]>(static_cast<std::size_t>(i.shape.product()) *
-                                                 size_of(p.type));
-        return tensor_view(p.type, i.shape, p.beside.get());
-    };
-    stored_target_.commit_tensor = [this](const read_item& i, const tensor_view& v) {
-        auto& p = parts_[i.leaf];
-        if (p.beside != nullptr) {
-            convert_elements(v, window_of(p));
-            p.beside.reset();
-        }
-        part_read(*p.of);
-    };
-    stored_target_.load_value = [this](const read_item& i, value v) {
-        value_read(*parts_[i.leaf].of, i.fqn, std::move(v));
-    };
+CAIRN_DECL mapped_reads::mapped_reads(const metadata& shown, const mapped_metadata& m, bool finer,
+                                      load_plan plan)
+    : shown_(shown), m_(m), finer_(finer), asked_(std::move(plan)) {
+    for (auto const& item : asked_.items) add(item);
 }
 
 CAIRN_DECL void mapped_reads::add(const read_item& item) {
@@ -95,12 +72,13 @@ CAIRN_DECL void mapped_reads::add_tensor(const read_item& item, wanted& w) {
     }
     w.made = m_.tensor(item.fqn);
     m_.for_each_part(
-        *w.made, w.region,
-        [&](read_item stored, const map::detail::piece_box& b) {
+        *w.made, w.region, finer_,
+        [&](read_item stored, const map::detail::piece_box& b, const finer_dims* dims) {
             auto const type = m_.stored().tensor(stored.fqn)->type;
             w.casts = w.casts || type != w.made->type;
             auto& p = new_part(w, std::move(stored));
             p.at = b;
+            if (dims) p.dims = std::make_unique<const finer_dims>(*dims);
             p.type = type;
         },
         [&](const map::detail::piece& p) { w.constants.push_back(p); });
@@ -126,17 +104,44 @@ CAIRN_DECL void mapped_reads::add_tensor(const read_item& item, wanted& w) {
     }
 }
 
-CAIRN_DECL void mapped_reads::begin() {
+CAIRN_DECL const read_target& mapped_reads::begin(std::string storage_data,
+                                                  const read_target& target) {
+    plan_.storage_data = std::move(storage_data);
+    target_ = &target;
+    stored_target_.resolve_converted = [this](const read_item& i) {
+        return window_of(parts_[i.leaf]);
+    };
+    stored_target_.resolve_tensor = [this](const read_item& i) {
+        auto& p = parts_[i.leaf];
+        auto const to = window_of(p);
+        if (to.type == p.type) return to;
+        p.beside = std::make_unique<std::byte[]>(static_cast<std::size_t>(i.shape.product()) *
+                                                 size_of(p.type));
+        return tensor_view(p.type, i.shape, p.beside.get());
+    };
+    stored_target_.commit_tensor = [this](const read_item& i, const tensor_view& v) {
+        auto& p = parts_[i.leaf];
+        if (p.beside != nullptr) {
+            convert_elements(v, window_of(p));
+            p.beside.reset();
+        }
+        part_read(*p.of);
+    };
+    stored_target_.load_value = [this](const read_item& i, value v) {
+        value_read(*parts_[i.leaf].of, i.fqn, std::move(v));
+    };
+    stored_target_.finer = [this](const read_item& i) { return parts_[i.leaf].dims.get(); };
     for (auto& w : wanted_) {
         if (w.left != 0) continue;
         open(w);
-        target_.commit_tensor(*w.item, w.window);
+        target.commit_tensor(*w.item, w.window);
     }
+    return stored_target_;
 }
 
 CAIRN_DECL void mapped_reads::open(wanted& w) {
     std::call_once(w.opened, [&] {
-        w.window = w.casts ? target_.resolve_tensor(*w.item) : target_.resolve_converted(*w.item);
+        w.window = w.casts ? target_->resolve_tensor(*w.item) : target_->resolve_converted(*w.item);
         if (w.window.shape != w.item->shape)
             throw error(errc::invalid_plan, {.fqn = w.item->fqn,
                                              .expected = "a window of " + to_string(w.item->shape),
@@ -176,7 +181,7 @@ CAIRN_DECL void mapped_reads::part_read(wanted& w) {
                          .found = "different numbers",
                          .remedy = "give '" + w.item->fqn + "' an expression of its own"});
     }
-    target_.commit_tensor(*w.item, w.window);
+    target_->commit_tensor(*w.item, w.window);
 }
 CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, value v) {
     w.values.emplace_back(name, std::move(v));
@@ -190,7 +195,7 @@ CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, val
                                      "' become one",
                          .found = "different values",
                          .remedy = "give '" + w.item->fqn + "' an expression of its own"});
-    target_.load_value(*w.item, std::move(w.values.front().second));
+    target_->load_value(*w.item, std::move(w.values.front().second));
 }
 
 }  // namespace cairn::detail

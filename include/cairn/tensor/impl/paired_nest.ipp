@@ -85,10 +85,100 @@ void copy_strided(const std::byte* from, std::byte* to, std::int64_t n, std::int
     for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_step, from + i * from_step, Size);
 }
 
+/// 16 bytes of elements, and what two of them become in turn: their first halves, and their second.
+template <std::size_t Size>
+struct element_lanes;
+template <>
+struct element_lanes<1> {
+    using vector [[gnu::vector_size(16)]] = std::uint8_t;
+    static vector low(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                       23);
+    }
+    static vector high(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30,
+                                       15, 31);
+    }
+};
+template <>
+struct element_lanes<2> {
+    using vector [[gnu::vector_size(16)]] = std::uint16_t;
+    static vector low(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    }
+    static vector high(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+};
+template <>
+struct element_lanes<4> {
+    using vector [[gnu::vector_size(16)]] = std::uint32_t;
+    static vector low(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    }
+    static vector high(vector a, vector b) noexcept {
+        return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    }
+};
+template <>
+struct element_lanes<8> {
+    using vector [[gnu::vector_size(16)]] = std::uint64_t;
+    static vector low(vector a, vector b) noexcept { return __builtin_shufflevector(a, b, 0, 2); }
+    static vector high(vector a, vector b) noexcept { return __builtin_shufflevector(a, b, 1, 3); }
+};
+
+/// Transposes a square of elements in registers: each row is 16 bytes.
+/// @param from_step, to_step  From row to row, in bytes.
+template <std::size_t Size>
+void transpose_square(const std::byte* from, std::int64_t from_step, std::byte* to,
+                      std::int64_t to_step) {
+    constexpr std::size_t n = 16 / Size;
+    using lanes = element_lanes<Size>;
+    typename lanes::vector rows[n], next[n];
+    for (std::size_t k = 0; k < n; ++k)
+        std::memcpy(&rows[k], from + static_cast<std::int64_t>(k) * from_step, 16);
+    // Each step sends a row's number one bit further into the number of the column.
+    for (std::size_t bits = 1; bits < n; bits *= 2) {
+        for (std::size_t k = 0; k < n / 2; ++k) {
+            next[2 * k] = lanes::low(rows[k], rows[k + n / 2]);
+            next[2 * k + 1] = lanes::high(rows[k], rows[k + n / 2]);
+        }
+        for (std::size_t k = 0; k < n; ++k) rows[k] = next[k];
+    }
+    for (std::size_t k = 0; k < n; ++k)
+        std::memcpy(to + static_cast<std::int64_t>(k) * to_step, &rows[k], 16);
+}
+
+/// Transposes whole squares as far as there are: along `outer` the source has no gaps between
+/// elements, along `inner` the target has none.
+template <std::size_t Size>
+void transpose_plain(const std::byte* from, std::byte* to, const paired_loop& outer,
+                     const paired_loop& inner) {
+    constexpr auto size = static_cast<std::int64_t>(Size);
+    constexpr std::int64_t square = 16 / size, line = 64 / size;
+    auto const rows = outer.count / square * square, columns = inner.count / square * square;
+    // A cache line of the source is read at once; those of the target stay until they are full.
+    for (std::int64_t i = 0; i < rows; i += line)
+        for (std::int64_t j = 0; j < columns; j += square)
+            for (auto r = i; r < std::min(i + line, rows); r += square)
+                transpose_square<Size>(from + r * size + j * inner.from, inner.from,
+                                       to + r * outer.to + j * size, outer.to);
+    for (std::int64_t r = 0; r < outer.count; ++r) {
+        auto const done = r < rows ? columns : 0;
+        copy_strided<Size>(from + r * size + done * inner.from, to + r * outer.to + done * size,
+                           inner.count - done, inner.from, size);
+    }
+}
+
 /// Transposes in tiles, so that each cache line on either side is fetched once.
 template <std::size_t Size>
 void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
                 const paired_loop& inner) {
+    if constexpr (Size < 16) {
+        constexpr auto size = static_cast<std::int64_t>(Size);
+        if (outer.from == size && inner.to == size)
+            return transpose_plain<Size>(from, to, outer, inner);
+    }
     constexpr std::int64_t tile = 32;
     for (std::int64_t i = 0; i < outer.count; i += tile)
         for (std::int64_t j = 0; j < inner.count; j += tile) {
