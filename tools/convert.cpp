@@ -95,9 +95,11 @@ std::vector<std::string> members_lost(const cairn::metadata& m, target to) {
     std::vector<std::string> lost;
     for (auto const& name : m.unknown_members) {
         constexpr std::string_view of_all = "Metadata.";
-        bool const kept = to == target::dcp && name.starts_with(of_all) &&
-                          m.foreign.members.contains(name.substr(of_all.size()));
-        if (!kept) lost.push_back(name);
+        bool const kept =
+            (name.starts_with(of_all) && m.foreign.members.contains(name.substr(of_all.size()))) ||
+            std::ranges::any_of(m.foreign.of_entries,
+                                [&](auto const& e) { return e.second.contains(name); });
+        if (to != target::dcp || !kept) lost.push_back(name);
     }
     return lost;
 }

@@ -250,6 +250,48 @@ BOOST_AUTO_TEST_CASE(planner_data_of_other_planners_survives_conversions) {
     BOOST_TEST(cairn::verify(cairn::file_store(two)).whole());
 }
 
+BOOST_AUTO_TEST_CASE(unknown_members_of_entries_survive_conversions) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();
+    auto w = numbers(60), v = numbers(6);
+    (void)cairn::save(cairn::state_dict{{"w", w}, {"v", v}, {"n", 3}, {"plain", 4}}, one);
+    auto m = metadata_of(one);
+    m.save_id.clear();
+    auto const pickle_of_text = [](std::string_view text) {
+        cairn::format::pickle::writer p;
+        p.string(text);
+        return p.finish();
+    };
+    auto& more = m.foreign.of_entries;
+    more["w"] = {{"TensorStorageMetadata.scale", pickle_of_text("per row")},
+                 {"TensorProperties.6", pickle_of_text("seventh")}};
+    more["n"] = {{"BytesStorageMetadata.codec", pickle_of_text("none")}};
+    auto const bytes = cairn::format::torch::write_metadata_pickle(m);
+    std::ofstream(fs::path(one) / ".metadata", std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    auto wanted = metadata_of(one).foreign;
+    BOOST_TEST_REQUIRE(wanted.of_entries.size() == 2u);
+    for (auto const& [fqn, members] : more)
+        for (auto const& member : members)
+            BOOST_TEST(wanted.of_entries.at(fqn).count(member.first) == 1u);
+    BOOST_TEST(
+        (metadata_of(one).unknown_members ==
+         std::set<std::string, std::less<>>{"BytesStorageMetadata.codec", "TensorProperties.6",
+                                            "TensorStorageMetadata.scale"}));
+    (void)cairn::convert(one, two);
+    BOOST_TEST((pickle_of(two).foreign == wanted));
+    BOOST_TEST((metadata_of(two).foreign == wanted));
+    BOOST_TEST(cairn::verify(cairn::file_store(two)).whole());
+    // Of what is not converted, nothing is kept.
+    auto const three = (s.dir / "three").string();
+    cairn::convert_options o;
+    o.wants = [](std::string_view fqn) { return fqn != "n"; };
+    (void)cairn::convert(two, three, o);
+    wanted.of_entries.erase("n");
+    BOOST_TEST((metadata_of(three).foreign == wanted));
+}
+
 BOOST_AUTO_TEST_CASE(floats_become_another_dtype_and_only_what_is_wanted_is_converted) {
     support::scratch s;
     auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();

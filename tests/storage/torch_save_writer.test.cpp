@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -68,6 +69,20 @@ void save(held how, int ranks, const std::string& id, auto... writer) {
     });
 }
 
+/// Notes the files that lie aside when a save begins to commit, with their sizes.
+struct seen_aside {
+    fs::path place;
+    std::map<std::string, std::uintmax_t>* sizes;  ///< Null: another rank's.
+
+    void notify(const cairn::verb_event& e) {
+        bool const now = e.what == cairn::verb_event::kind::phase_begin && e.phase == "commit";
+        if (sizes == nullptr || !now) return;
+        for (auto const& f : fs::recursive_directory_iterator(place))
+            if (auto const name = f.path().filename().string(); name.starts_with("side."))
+                (*sizes)[name] = fs::file_size(f.path());
+    }
+};
+
 }  // namespace torch_save_exports
 
 BOOST_AUTO_TEST_SUITE(torch_save_writing)
@@ -93,6 +108,41 @@ BOOST_AUTO_TEST_CASE(a_file_has_what_any_number_of_ranks_hold) {
             }
         }
     }
+}
+
+BOOST_AUTO_TEST_CASE(weights_alone_are_written_once_in_whole_pages) {
+    support::scratch s;
+    std::int64_t const rows = 4, columns = 100'000;
+    std::map<std::string, std::uintmax_t> aside;
+    std::int64_t step = 7;
+    auto const save_rows = [&](const std::string& name, bool with_values) {
+        aside.clear();
+        cairn::run_ranks(static_cast<int>(rows), [&](cairn::thread_group::member& me) {
+            std::vector<std::uint8_t> mine(static_cast<std::size_t>(columns));
+            std::iota(mine.begin(), mine.end(), static_cast<std::uint8_t>(me.rank()));
+            cairn::box const row{{me.rank(), 0}, {1, columns}};
+            cairn::sharded_view w{{rows, columns}, cairn::dtype::uint8, {}};
+            w.shards.push_back(cairn::shard(
+                row, cairn::tensor_view(cairn::dtype::uint8, {1, columns}, mine.data())));
+            cairn::state_dict all{{"w", w}};
+            if (with_values) all["step"] = std::ref(step);
+            (void)cairn::save(all, (s.dir / name).string(), me, cairn::torch_save_writer(),
+                              seen_aside{s.dir, me.rank() == 0 ? &aside : nullptr});
+        });
+        std::vector<std::uint8_t> w(static_cast<std::size_t>(rows * columns));
+        (void)cairn::load(cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::uint8,
+                                                                     {rows, columns}, w.data())}},
+                          (s.dir / name).string());
+        for (std::size_t i = 0; i < w.size(); ++i)
+            if (w[i] != static_cast<std::uint8_t>(i / 100'000 + i % 100'000))
+                BOOST_FAIL("element " << i);
+    };
+    save_rows("weights.pt", false);
+    BOOST_TEST_REQUIRE(aside.size() == 4u);
+    for (auto const* name : {"side.1", "side.2", "side.3"}) BOOST_TEST(aside[name] < 2u * 4096 + 8);
+    // The values' length decides where the elements begin.
+    save_rows("all.pt", true);
+    for (auto const* name : {"side.1", "side.2", "side.3"}) BOOST_TEST(aside[name] > 100'000u);
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_replaced_that_must_stay) {

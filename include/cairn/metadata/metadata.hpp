@@ -60,12 +60,17 @@ enum class checkpoint_format : std::uint8_t {
     torch_save,   ///< One file of torch.save.
 };
 
-/// What the object in PyTorch's `.metadata` has besides the members of `Metadata` that cairn knows.
-/// A conversion to PyTorch's format copies it.
+/// What the object in PyTorch's `.metadata` has besides the members that cairn knows. A conversion
+/// to PyTorch's format copies it.
 struct foreign_metadata {
-    std::string module{}, name{};  ///< Of a subclass of `Metadata`; empty: there is none.
     /// By name: a pickle of each, which is copied and never executed.
-    std::map<std::string, std::vector<std::byte>, std::less<>> members{};
+    using pickles = std::map<std::string, std::vector<std::byte>, std::less<>>;
+
+    std::string module{}, name{};  ///< Of a subclass of `Metadata`; empty: there is none.
+    pickles members{};             ///< Of `Metadata`.
+    /// By entry: members of what describes it (`TensorStorageMetadata.extra`), not of what says
+    /// where it is stored.
+    std::map<std::string, pickles, std::less<>> of_entries{};
     friend bool operator==(const foreign_metadata&, const foreign_metadata&) = default;
 };
 
@@ -86,7 +91,8 @@ struct metadata {
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
     /// not None. A load ignores them. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};
-    /// Those of `Metadata` itself, also where they are None. Set as `unknown_members`.
+    /// Those that a conversion keeps, of `Metadata` itself also where they are None. Set as
+    /// `unknown_members`.
     foreign_metadata foreign{};
     /// Files of stored bytes that belong to no entry. Set only in metadata that was read from a
     /// pickle.

@@ -33,7 +33,9 @@ struct torch_save_writer_options {
 /// Values are written into the file's pickle, as they are stored in PyTorch's DCP. If one is of a
 /// class that `torch.load` takes only with `weights_only=False`, the report says so.
 ///
-/// The coordinator writes what it holds, and all that the other ranks put aside in the hidden
+/// Where no rank holds values, as where only weights are saved, each rank writes what it holds into
+/// the file, as a `safetensors_writer` does. Otherwise the places follow from the values: the
+/// coordinator writes what it holds, and all that the other ranks put aside in the hidden
 /// directory; if other ranks hold values, it writes everything when it completes the file.
 ///
 /// In a store that is no @ref RenamingStore, e.g. a bucket, the file is written where it stays,

@@ -26,7 +26,11 @@ namespace impl {
 /// Returns an estimate of the size of `.metadata`, rather too large than too small.
 inline std::size_t usual_bytes(const metadata& m) {
     std::size_t n = 4096;
-    for (auto const& [name, pickle] : m.foreign.members) n += name.size() + pickle.size();
+    auto const add = [&](const foreign_metadata::pickles& some) {
+        for (auto const& [name, pickle] : some) n += name.size() + pickle.size();
+    };
+    add(m.foreign.members);
+    for (auto const& entry : m.foreign.of_entries) add(entry.second);
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
         n += 128 + 4 * fqn.size() + (t != nullptr ? 64 * t->chunks.size() : 0);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,12 @@ public:
             read_paths(*p);
         for (auto const& [of, at] : locations_)
             if (!at.file.empty()) m_.spare_files.insert(at.file);
+        // All of a name or none.
+        for (auto& [fqn, kept] : m_.foreign.of_entries)
+            std::erase_if(kept, [&](auto const& k) { return not_kept_.contains(k.first); });
+        std::erase_if(m_.foreign.of_entries, [&](auto const& e) {
+            return e.second.empty() || !m_.entries.contains(e.first);
+        });
         return std::move(m_);
     }
 
@@ -90,6 +97,10 @@ private:
         std::span<const id> state{};  ///< Name, value, …
         std::span<const id> arguments{};
         member_names names{};  ///< Of the arguments.
+
+        bool knows(std::string_view name) const {
+            return std::find(names.begin(), names.end(), name) != names.end();
+        }
     };
     members instance(id i, std::string_view wanted) {
         if (class_of(i) != wanted) refuse(i, wanted);
@@ -113,23 +124,47 @@ private:
         for (std::size_t k = 0; k + 1 < top.state.size(); k += 2) {
             if (t_.kind(top.state[k]) != kind::string) continue;
             auto const name = t_.text(top.state[k]);
-            if (std::find(top.names.begin(), top.names.end(), name) == top.names.end())
-                keep(name, top.state[k + 1]);
+            if (!top.knows(name)) keep(name, top.state[k + 1]);
         }
     }
     void keep(std::string_view name, id what) {
-        if (detail::find_not_utf8(name) != name.npos) return;
+        if (auto copy = copy_of(name, what))
+            m_.foreign.members.insert_or_assign(std::string(name), std::move(*copy));
+    }
+    /// Keeps what is not None of the unknown members of an entry's object.
+    void keep_of_entry(std::string_view fqn, std::string_view as, const members& m) {
+        auto const keep_one = [&](std::string_view name, id what) {
+            if (t_.kind(what) == kind::none) return;
+            auto full = std::string(as).append(".").append(name);
+            if (auto copy = copy_of(name, what))
+                m_.foreign.of_entries[std::string(fqn)].insert_or_assign(std::move(full),
+                                                                         std::move(*copy));
+            else
+                not_kept_.insert(std::move(full));
+        };
+        // Other forms are not those of the classes that are written.
+        bool const by_name = as != "TensorProperties";
+        for (std::size_t k = 0; by_name && k + 1 < m.state.size(); k += 2)
+            if (t_.kind(m.state[k]) == kind::string && !m.knows(t_.text(m.state[k])))
+                keep_one(t_.text(m.state[k]), m.state[k + 1]);
+        for (auto k = m.names.size(); !by_name && k < m.arguments.size(); ++k)
+            keep_one(std::to_string(k), m.arguments[k]);
+    }
+    /// @return Nothing for what a tree does not have.
+    std::optional<std::vector<std::byte>> copy_of(std::string_view name, id what) {
+        if (detail::find_not_utf8(name) != name.npos) return {};
         pickle::writer w;
         try {
             pickle::copier(t_, unfolding_, w)(what);
-        } catch (const error&) {  // what a tree does not have
-            return;
+        } catch (const error&) {
+            return {};
         }
-        m_.foreign.members.insert_or_assign(std::string(name), w.finish());
+        return w.finish();
     }
     /// @param as  The class whose members it has, and maybe more.
     members members_of(id i, std::string_view as) {
-        static constexpr std::array<std::pair<std::string_view, member_names>, 6> forms{{
+        static constexpr std::array<std::pair<std::string_view, member_names>, 7> forms{{
+            {"BytesStorageMetadata", {}},
             {"ChunkStorageMetadata", {"offsets", "sizes"}},
             {"MetadataIndex", {"fqn", "offset", "index"}},
             {"_StorageInfo", {"relative_path", "offset", "length", "transform_descriptors"}},
@@ -156,8 +191,7 @@ private:
             for (std::size_t k = 0; k + 1 < m.state.size(); k += 2) {
                 if (t_.kind(m.state[k]) != kind::string) continue;
                 auto const name = t_.text(m.state[k]);
-                if (std::find(m.names.begin(), m.names.end(), name) == m.names.end())
-                    note(name, m.state[k + 1]);
+                if (!m.knows(name)) note(name, m.state[k + 1]);
             }
         } else {
             // TensorProperties has a state that is a tuple.
@@ -263,7 +297,9 @@ private:
             if (m_.entries.find(fqn) != m_.entries.end() ||
                 m_.unsupported.find(fqn) != m_.unsupported.end())
                 bad("the key '" + fqn + "' twice");
-            if (class_of(d[k + 1]) == "BytesStorageMetadata") {
+            constexpr std::string_view as = "BytesStorageMetadata";
+            if (class_of(d[k + 1]) == as) {
+                keep_of_entry(name, as, members_of(d[k + 1], as));
                 m_.entries.emplace(fqn, value_metadata{take(name, {}, true)});
                 continue;
             }
@@ -283,6 +319,7 @@ private:
     ///                      meaningless.
     tensor_metadata tensor(std::string_view fqn, id i, std::string& unknown_type) {
         auto const m = instance(i, "TensorStorageMetadata");
+        keep_of_entry(fqn, "TensorStorageMetadata", m);
         tensor_metadata t;
         t.shape = size(member(m, "size"));
         if (!is_possible(t.shape))
@@ -290,7 +327,7 @@ private:
                         {.fqn = std::string(fqn),
                          .expected = "at most " + std::to_string(most_elements) + " elements",
                          .found = "the shape " + to_string(t.shape)});
-        unknown_type = properties(member(m, "properties"), t);
+        unknown_type = properties(fqn, member(m, "properties"), t);
         auto const chunks = member(m, "chunks");
         if (t_.kind(chunks) != kind::list) bad("chunks that are not a list");
         auto const all = t_.children(chunks);
@@ -315,8 +352,9 @@ private:
     }
 
     /// @return the dtype if it is not known
-    std::string properties(id i, tensor_metadata& t) {
+    std::string properties(std::string_view fqn, id i, tensor_metadata& t) {
         auto const m = instance(i, "TensorProperties");
+        keep_of_entry(fqn, "TensorProperties", m);
         auto const type = member(m, "dtype");
         if (t_.kind(type) != kind::global) refuse(type, "dtype");
         if (auto const grad = find(m, "requires_grad")) t.requires_grad = t_.is_true(*grad);
@@ -386,6 +424,7 @@ private:
     chunk_list::names_ptr names_ = std::make_shared<file_names>();
     std::map<std::pair<key, bool>, storage_location> locations_;
     std::size_t used_ = 0;
+    std::set<std::string> not_kept_{};  ///< Members of entries of which some cannot be copied.
     unfolding unfolding_;
 };
 

@@ -40,8 +40,8 @@ public:
         return w.p_.finish();
     }
 
-    /// Whether a pickle that was written so has what @ref foreign_metadata keeps: these members are
-    /// its first.
+    /// Whether a pickle that was written so has what @ref foreign_metadata keeps: its members are
+    /// the first, or `storage_meta` is.
     static bool has_foreign(std::span<const std::byte> pickle) {
         metadata_writer w;
         w.begin_instance(w.metadata_);
@@ -68,18 +68,20 @@ private:
         p_.mark();
         for (auto const& [member, bytes] : m.foreign.members) {
             name(member);
-            auto const t = pickle::reader::read(bytes);
-            unfolding budget(bytes.size());
-            pickle::copier(t, budget, p_)(t.root);
+            copy(bytes);
         }
+        bool const some_of_entries = !m.foreign.of_entries.empty();
+        if (some_of_entries) storage_meta();
         name(first_member);
         mapping(m.entries.size(), [&] {
             for (auto const& [fqn, entry] : m.entries) {
                 name(fqn);
+                auto const kept = m.foreign.of_entries.find(fqn);
+                auto const* more = kept == m.foreign.of_entries.end() ? nullptr : &kept->second;
                 if (auto const* t = std::get_if<tensor_metadata>(&entry))
-                    tensor(*t);
+                    tensor(*t, more);
                 else
-                    begin_instance(value_);
+                    value(more);
             }
         });
         // What was kept has the paths, and more.
@@ -100,8 +102,45 @@ private:
                 }
             }
         });
+        if (!some_of_entries) storage_meta();
+        p_.op('u');
+        p_.op('b');
+    }
+    void storage_meta() {
         name("storage_meta");
         p_.none();
+    }
+    void copy(std::span<const std::byte> pickle) {
+        auto const t = pickle::reader::read(pickle);
+        unfolding budget(pickle.size());
+        pickle::copier(t, budget, p_)(t.root);
+    }
+
+    using pickles = foreign_metadata::pickles;
+    /// Calls `f(member, pickle)` for the members of a class.
+    template <class F>
+    static void for_each_of(const pickles* more, std::string_view of, F&& f) {
+        if (more == nullptr) return;
+        for (auto const& [member, pickle] : *more)
+            if (std::string_view const name = member;
+                name.size() > of.size() && name.starts_with(of) && name[of.size()] == '.')
+                f(name.substr(of.size() + 1), pickle);
+    }
+    /// Writes unknown members as they were.
+    void members_of(const pickles* more, std::string_view of) {
+        for_each_of(more, of, [&](std::string_view member, std::span<const std::byte> pickle) {
+            name(member);
+            copy(pickle);
+        });
+    }
+    void value(const pickles* more) {
+        begin_instance(value_);
+        bool any = false;
+        for_each_of(more, value_.name, [&](auto, auto) { any = true; });
+        if (!any) return;
+        p_.op('}');
+        p_.mark();
+        members_of(more, value_.name);
         p_.op('u');
         p_.op('b');
     }
@@ -183,13 +222,26 @@ private:
         it->second = p_.put();
     }
 
-    void tensor(const tensor_metadata& t) {
+    /// @param more  Unknown members; may be null.
+    void tensor(const tensor_metadata& t, const pickles* more) {
         begin_instance(tensor_);
         p_.op('}');
         p_.mark();
+        members_of(more, tensor_.name);
         name("properties");
+        std::map<std::size_t, std::span<const std::byte>> others;  // by their positions
+        for_each_of(more, properties_.name,
+                    [&](std::string_view member, std::span<const std::byte> pickle) {
+                        std::size_t at = 0;
+                        for (char const c : member)
+                            at = 10 * at + static_cast<std::size_t>(c - '0');
+                        others[at] = pickle;
+                    });
         std::string const kind = std::string(name_of(t.type)) + (t.requires_grad ? "+" : "-");
-        remembered(kinds_, kind, [&] { properties(t); });
+        if (others.empty())
+            remembered(kinds_, kind, [&] { properties(t, others); });
+        else
+            properties(t, others);
         name("size");
         size(t.shape);
         name("chunks");
@@ -208,7 +260,8 @@ private:
         p_.op('u');
         p_.op('b');
     }
-    void properties(const tensor_metadata& t) {
+    void properties(const tensor_metadata& t,
+                    const std::map<std::size_t, std::span<const std::byte>>& others) {
         begin_instance(properties_);
         p_.mark();
         remembered(types_, name_of(t.type), [&] { p_.global("torch", name_of(t.type)); });
@@ -226,6 +279,12 @@ private:
             p_.op('R');
         });
         p_.boolean(false);
+        std::size_t n = 5;
+        for (auto const& [at, pickle] : others) {
+            for (; n < at; ++n) p_.none();
+            copy(pickle);
+            ++n;
+        }
         p_.op('t');
         p_.op('b');
     }

@@ -68,8 +68,9 @@ using target_values = std::map<std::string, value>;
 /// | `f.make_names_unique(save_id)` | the files of a directory get names that have it; not if it keeps values |
 /// | `Format::description()`       | a `target_format`                                             |
 ///
-/// Where ranks other than the coordinator hold values that the layout needs, all put their elements
-/// aside, and the coordinator lays the files out when it completes them.
+/// Where the layout needs values, it is made when the coordinator writes its data, and the other
+/// ranks put their elements aside; so does the coordinator where others hold some of the values,
+/// and lays the files out when it completes them.
 ///
 /// Never moved, because its pool's tasks refer to it.
 template <class Format>
@@ -129,17 +130,19 @@ public:
         if constexpr (Format::keeps_values)
             for (std::size_t rank = 0; rank < plans_.size(); ++rank)
                 if (has_values(plans_[rank]) && rank != own()) elsewhere_.push_back(rank);
-        if constexpr (!Format::keeps_values) lay_out();
+        // The places of elements follow from values that are kept.
+        bool const has_places =
+            !Format::keeps_values || std::none_of(plans_.begin(), plans_.end(), has_values);
+        if (has_places) lay_out();
         place_->take(overwrite_, me_.activity.get());
         if constexpr (!Format::keeps_values) {
             if (place_->needs_unique_names(format_.files().size()))
                 format_.make_names_unique(me_.save_id);
         }
         announce();
-        if constexpr (!Format::keeps_values) {
+        if (has_places) {
             create_files(direct_rank(), files_->are_shared() ? access::pages : access::none);
         } else {
-            // The places of elements follow from the values.
             format::target_file const unknown{place_->name(), 0, tensors_->stored()};
             auto const* one = &unknown;
             shares_ = tensors_->shares(plans_, std::span(&one, 1),
@@ -327,7 +330,7 @@ private:
             }
         }
         if (me_.coordinator) {
-            if (!elsewhere_.empty()) return share;
+            if (laid_out_ || !elsewhere_.empty()) return share;
             lay_out();
             create_files(direct_rank(), access::none);
             return shares_[own()];

@@ -66,6 +66,7 @@ CAIRN_DECL const map::detail::mapped_value* mapped_metadata::value(std::string_v
 CAIRN_DECL metadata mapped_metadata::shown() const {
     metadata m;
     m.foreign = stored_.foreign;
+    std::erase_if(m.foreign.of_entries, [&](auto const& e) { return !made_.passes(e.first); });
     m.unknown_members = stored_.unknown_members;
     m.spare_files = stored_.spare_files;
     m.save_id = stored_.save_id;
