@@ -229,6 +229,23 @@ BOOST_AUTO_TEST_CASE(a_removal_adopts_the_intent_of_a_save_that_is_presumed_dead
     BOOST_TEST((p.names() == p.names_of({2})));
 }
 
+/// A bucket may carry out a request whose answer was lost.
+BOOST_AUTO_TEST_CASE(the_intent_of_a_removal_stays_while_its_outcome_is_unknown) {
+    for (auto const code : {cairn::errc::io, cairn::errc::permission_denied}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1, 2});
+        support::meddling_store const store(
+            cairn::file_store(p.dir),
+            {.before_remove = support::failing(1, "step_1/.metadata", code)});
+        (void)retain(cairn::any_store(store), cairn::last(1));
+        BOOST_TEST(p.stands(1));
+        bool stays = false;
+        for (auto const& info : cairn::file_store(p.at(1)).list())
+            stays = stays || cairn::detail::is_intent_name(info.name);
+        BOOST_TEST(stays == (code == cairn::errc::io));
+    }
+}
+
 /// As when its process stands still for a day, before or after it has looked at the place.
 BOOST_AUTO_TEST_CASE(a_process_that_another_presumed_dead_removes_nothing) {
     for (bool const at_once : {true, false})

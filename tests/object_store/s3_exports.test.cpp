@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -112,6 +113,25 @@ BOOST_AUTO_TEST_CASE(a_file_is_one_object) {
                       cairn::error);
     BOOST_TEST(stands(at, "x.pt", 2));
     BOOST_TEST(names_in(at) == (std::set<std::string>{"x.pt", "x.safetensors"}));
+}
+
+/// A file that is the target has no save id in its name, and is listed nowhere else.
+BOOST_AUTO_TEST_CASE(the_next_export_ends_the_upload_of_a_killed_one) {
+    s3_tests::bucket_server const server;
+    auto killed = server.store(), at = server.store(), afterwards = server.store();
+    auto const upload = killed.create("x.safetensors", 20'000'000);
+    cairn::detail::save_intent i;
+    i.save_id = cairn::detail::new_save_id();
+    i.owner = cairn::detail::record_owner::this_one();
+    i.owner.process.pid = 0x7ffffff0;
+    i.owner.process.run += "x";
+    i.owner.job = {};
+    i.names = {"x.safetensors"};
+    killed.at(".x.safetensors.saving").publish(".saving." + i.save_id, i.encode(), std::nullopt);
+    export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); });
+    BOOST_TEST(stands(at, "x.safetensors", 1));
+    afterwards.remove("x.safetensors");  // the object: it knows of no upload
+    BOOST_TEST(names_in(afterwards).empty());
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_are_uploaded) {

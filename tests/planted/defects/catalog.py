@@ -57,6 +57,11 @@ DEFECTS = [
            "if (found.save_id != save_id) return",
            "if (found.save_id != save_id && !PLANTED) return",
            by="catalog", wrong="a newer checkpoint under the same name is removed"),
+    Defect("removal-in-doubt-is-forgotten", REMOVAL,
+           "if (!begun || !is_in_doubt(std::current_exception()))",
+           "if (!begun || !is_in_doubt(std::current_exception()) || PLANTED)",
+           by="catalog:catalog_removal",
+           wrong="a save relies on a checkpoint that a late request removes"),
     Defect("intent-of-a-removal-stays", REMOVAL,
            "if (rest.remove_replaced(intent.replaced, save_id)) rest.end_removal(name);",
            "if (rest.remove_replaced(intent.replaced, save_id) && !PLANTED) "

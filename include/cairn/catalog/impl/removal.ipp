@@ -44,6 +44,17 @@ inline bool is_being_saved(any_store& place, const std::string& own) {
     return false;
 }
 
+/// Whether a request that failed may still be carried out.
+inline bool is_in_doubt(const std::exception_ptr& why) {
+    try {
+        std::rethrow_exception(why);
+    } catch (const error& e) {
+        return e.code() != make_error_code(errc::permission_denied);
+    } catch (...) {
+        return true;
+    }
+}
+
 CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
                                      const std::string& save_id, std::vector<std::string>& warnings,
                                      cairn::activity* activity) {
@@ -75,6 +86,7 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
         for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
         return why;
     };
+    bool begun = false;
     // After the intent: a reader that registers from now on finds no checkpoint, or loses its
     // files.
     try {
@@ -82,13 +94,14 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
         if (!own.is_mine(place)) return give_up(removal::in_use);
+        begun = true;
         place.remove(metadata_name, tag);
     } catch (...) {
-        // If it still exists, nothing has happened. If it does not, or if that is not known, the
-        // intent is needed.
-        rest.attempt([&] {
-            if (place.tag(metadata_name) == tag) (void)give_up(removal::in_use);
-        });
+        // Once it was asked for, it may still be carried out: the intent is needed then.
+        if (!begun || !is_in_doubt(std::current_exception()))
+            rest.attempt([&] {
+                if (place.tag(metadata_name) == tag) (void)give_up(removal::in_use);
+            });
         throw;
     }
     place.sync();  // from here on there is no checkpoint

@@ -285,6 +285,9 @@ private:
     }
     void remove_one(const std::string& name, const std::string& save_id, bool must_be_its_own,
                     removal& one) {
+        // Before the proof, which is one of this version. PyTorch gives such names again.
+        bool const has_id = !id_in(name).empty();
+        auto const version = has_id || !is_data_name(name) ? object_tag() : store_.tag(name);
         auto whose_it_is = ownership::proven;
         try {
             whose_it_is = whose(store_, name, save_id);
@@ -300,16 +303,16 @@ private:
         bool const has_rest = name.find('/') != name.npos || listed_.count(name) != 0;
         if (whose_it_is == ownership::proven || (whose_it_is == ownership::absent && has_rest)) {
             try {
-                if (id_in(name).empty())  // PyTorch gives such names again
-                    remove_version(store_, name, store_.tag(name));
-                else
+                if (has_id)
                     store_.remove(name);
+                else
+                    remove_version(store_, name, version);
             } catch (const error& e) {
                 if (e.code() != make_error_code(errc::unsupported)) throw;
                 one.warning = e.what();  // a link, which will never be removed
             }
         } else if (whose_it_is == ownership::unproven ||
-                   (must_be_its_own && id_in(name).empty())) {  // otherwise a stray
+                   (must_be_its_own && !has_id)) {  // otherwise a stray
             one.warning = "'" + store_.describe(name) +
                           "' stays: nothing shows that it is a data file of the checkpoint or save "
                           "that named it; remove it by hand if it is not needed";

@@ -11,6 +11,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
+#include <cairn/storage/detail/own_intent.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/storage/detail/target_place.hpp>
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,25 +60,30 @@ public:
     any_store target() override { return fresh_; }
     void sync() override { fresh_.sync(); }
 
-    void take(bool overwrite, cairn::activity*) override {
+    void take(bool overwrite, cairn::activity* activity) override {
         if (is_file_) return take_file();
         if (exists(target_.in, target_.name))
             throw taken("nothing, or a directory", "a file", "choose another name, or remove it");
         index_tag_ = fresh_.tag(format_.index);
-        auto const there = fresh_.list();
+        auto there = existing();
         for (auto const& info : there)
             if (info.name == metadata_name || is_intent_name(info.name))
                 throw taken("no checkpoint of another format", "'" + info.name + "'",
                             "choose another name, or remove the checkpoint");
+        if (!overwrite && !there.empty()) {  // what killed exports have left does not count
+            publish_intent({});
+            remove_ended(activity);
+            there = existing();
+        }
         if (!overwrite && !there.empty())
             throw taken("nothing here, because overwrite is off", "'" + there.front().name + "'",
                         "choose another checkpoint id, or allow overwriting");
         auto old = index_tag_.text.empty() ? std::set<std::string>() : named_files();
         for (auto const& info : there)
-            if (info.name != format_.index && format_.is_target_name(info.name) &&
-                (info.size != 0 || exists(fresh_, info.name)))  // 0: perhaps not complete
-                old.insert(info.name);
-        replaced_.assign(old.begin(), old.end());
+            if (format_.is_target_name(info.name)) old.insert(info.name);
+        // An index may name anything.
+        for (auto const& name : old)
+            if (is_weight(name)) replaced_.push_back(name);
     }
     bool needs_unique_names(std::size_t files) const override {
         return !is_file_ && (files > 1 || !replaced_.empty() || !index_tag_.text.empty());
@@ -84,62 +91,74 @@ public:
     void announce(const std::vector<std::string>& files, cairn::activity* activity) override {
         unique_ = std::all_of(files.begin(), files.end(),
                               [this](const std::string& n) { return n.find(save_id_) != n.npos; });
-        save_intent intent;
-        intent.save_id = save_id_;
-        intent.began = save_intent::now();
-        intent.owner = record_owner::this_one();
-        intent.names = files;
-        intent.replaced = replaced_;
-        taken_ = true;
-        intents_.publish(intent_name(save_id_), intent.encode(), std::nullopt);
+        // Not between the last look at the intent and the commit.
+        if (unique_) fresh_.prepare_publish(format_.index);
+        publish_intent(files);
         remove_ended(activity);
     }
     bool in_order() const noexcept override { return true; }
     bool owns_files() const noexcept override { return unique_; }
+    /// It replaces what is there only once this export is about to exist.
     void put(std::string_view name, byte_span b, bool) override {
-        if (name == format_.index)
-            index_.emplace(b.begin(), b.end());
-        else
-            fresh_.publish(name, b, std::nullopt);
+        small_.insert_or_assign(std::string(name), byte_vector(b.begin(), b.end()));
     }
     /// What is there stays there.
     void keep(const std::function<bool(std::string_view)>&, cairn::activity*) override {}
-    void completing(const std::string& file, std::uint64_t size) override {
+    void complete(const std::string& file, std::uint64_t size,
+                  const std::function<void()>& finish) override {
+        if (unique_) return finish();
+        put_small();
         file_ = file;
         size_ = size;
         tried_ = true;
+        try {
+            finish();
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::already_exists)) tried_ = false;  // another's
+            throw;
+        }
+        committed_ = true;
     }
     void commit(const std::string&) override {
-        if (index_) fresh_.publish(format_.index, *index_, index_tag_);
+        if (unique_) {
+            put_small();
+            tried_ = true;
+            fresh_.publish(format_.index, small_.at(std::string(format_.index)), index_tag_);
+        }
         fresh_.sync();
         committed_ = true;
     }
+    /// @throws error errc::outcome_unknown for a file that may be this export's or another's
     bool committed() override {
-        if (!tried_) return false;
-        if (unique_)
-            committed_ = format_.recorded_save(fresh_) == save_id_;
-        else
-            committed_ = exists(fresh_, file_) && fresh_.open(file_).size() == size_;
-        return committed_;
+        if (!tried_ || committed_) return committed_;
+        if (unique_) return committed_ = format_.recorded_save(fresh_) == save_id_;
+        auto const size = if_there([&] { return fresh_.open(file_).size(); });
+        if (size != size_) return false;
+        throw error(errc::outcome_unknown, {.file = fresh_.describe(file_),
+                                            .expected = "a file that this save has completed",
+                                            .found = "one that another may have",
+                                            .remedy = "load it to find out"});
     }
 
     std::vector<std::string> remove() override {
         bool all_gone = false;
         attempt([&] {
             if (committed_)
-                for (auto const& name : replaced_) fresh_.remove(name);
+                for (auto const& name : replaced_)
+                    if (small_.count(name) == 0) fresh_.remove(name);
             all_gone = true;
         });
         attempt([&] {
-            if (!taken_) return;
+            if (own_.name().empty()) return;
             remove_all(hidden_);
-            if (all_gone) intents_.remove(intent_name(save_id_));  // otherwise the next one does
+            // Otherwise the next one does.
+            if (all_gone && own_.is_mine(intents_)) intents_.remove(own_.name());
         });
         return take_warnings();
     }
     std::vector<std::string> clear() override {
         attempt([&] {
-            if (taken_) remove_all(hidden_);
+            if (!own_.name().empty()) remove_all(hidden_);
         });
         return take_warnings();
     }
@@ -174,6 +193,37 @@ private:
             return {};
         }
     }
+    /// Without uploads that were not completed, which are listed with a size of 0.
+    std::vector<object_info> existing() {
+        auto all = fresh_.list();
+        std::erase_if(all, [&](const object_info& info) {
+            return info.size == 0 && !exists(fresh_, info.name);
+        });
+        return all;
+    }
+    void publish_intent(const std::vector<std::string>& files) {
+        save_intent intent;
+        intent.save_id = save_id_;
+        intent.began = save_intent::now();
+        intent.owner = record_owner::this_one();
+        intent.names = files;
+        intent.replaced = replaced_;
+        own_.publish(intents_, intent);
+    }
+    /// The last step before the one that makes the export exist.
+    /// @throws error errc::concurrent_save if that must not happen: another export has committed,
+    /// or has presumed this one dead
+    void put_small() {
+        if (!is_file_ && fresh_.tag(format_.index) != index_tag_)
+            throw error(errc::concurrent_save, {.file = fresh_.describe(format_.index),
+                                                .expected = "what was here when this save began",
+                                                .found = "something else",
+                                                .remedy = "another job writes to the same place"});
+        own_.expect_mine(intents_);
+        for (auto const& [name, bytes] : small_)
+            if (name != format_.index) fresh_.publish(name, bytes, std::nullopt);
+        own_.expect_mine(intents_);
+    }
     static void remove_all(any_store& place) {
         for (auto const& info : place.list()) place.remove(info.name);
     }
@@ -182,21 +232,23 @@ private:
     void remove_ended(cairn::activity* activity) {
         attempt([&] {
             auto const there = intents_.list();
-            modification_times const times(there);
-            auto const now = times.of(intent_name(save_id_));
+            auto const now = modification_times(there).of(own_.name());
             for (auto const& info : there) {
-                if (!is_intent_name(info.name) || info.name == intent_name(save_id_)) continue;
+                if (!is_intent_name(info.name) || info.name == own_.name()) continue;
                 if (activity != nullptr) activity->advance();
                 attempt([&] {
                     auto found = read_intent(intents_, info);
                     if (!found || found->newer) return;
                     auto sides = target_.in.at(beside() + "/" + found->save_id);
-                    auto signs = sides.list();
-                    signs.push_back(info);
-                    std::int64_t last = 0;
-                    for (auto const& s : signs) last = std::max(last, s.modified);
+                    auto last = info.modified;
+                    for (auto const& s : sides.list()) last = std::max(last, s.modified);
+                    // A bucket's `remove` ends those uploads that were listed.
+                    auto const files = fresh_.list();
+                    modification_times const times(files);
+                    for (auto const& n : found->what.names) last = std::max(last, times.of(n));
                     found->expired = !found->own_process && is_expired(last, now);
-                    if (found->over()) remove_left(*found, sides);
+                    // Its owner, if that runs nevertheless, then commits nothing.
+                    if (found->over() && adopt(intents_, *found)) remove_left(*found, sides);
                 });
             }
         });
@@ -220,8 +272,9 @@ private:
         intents_.remove(of.name);
     }
 
-    /// Whether a file has one of the format's names, with or without a save id.
+    /// Whether a file has a name that the format gives to weights, with or without a save id.
     bool is_weight(std::string name) const {
+        if (name == format_.index) return false;
         constexpr std::size_t id = 32;
         auto const end = name.rfind('.');
         if (end != name.npos && end > id && name[end - id - 1] == '.' &&
@@ -237,10 +290,11 @@ private:
     any_store intents_, hidden_, fresh_;
     object_tag index_tag_{};  ///< Of the index that is replaced.
     std::vector<std::string> replaced_{};
-    std::optional<byte_vector> index_{};
+    std::map<std::string, byte_vector, std::less<>> small_{};  ///< The index, too.
+    own_intent own_{};
     std::string file_{};
     std::uint64_t size_ = 0;
-    bool unique_ = false, taken_ = false, tried_ = false, committed_ = false;
+    bool unique_ = false, tried_ = false, committed_ = false;
 };
 
 }  // namespace cairn::detail

@@ -35,10 +35,12 @@ public:
         if (own) created_.insert(name);
         auto file = begin(name, size, own);
         std::lock_guard const lock(m_);
-        if (shared_)
+        if (shared_) {
             file.finish(false);
-        else
+            created_.insert(name);  // of two that finish one, the other fails
+        } else {
             open_[name] = std::make_shared<handle>(std::move(file));
+        }
     }
     void write(const std::string& name, std::uint64_t at, byte_span b) {
         opened(name)->write(at, b);
@@ -52,10 +54,12 @@ public:
         open_.clear();
     }
     /// Removes the files that this rank has created. Those of which others may have created some
-    /// of the same name end with their handles, unless they are complete.
+    /// of the same name end with their handles.
     void remove() {
         open_.clear();
         for (auto const& name : std::exchange(created_, {})) place_.remove(name);
+        for (auto const& [name, tag] : std::exchange(blank_, {}))
+            if (place_.tag(name) == tag) place_.remove(name, tag);
     }
 
 private:
@@ -64,13 +68,21 @@ private:
 
     handle begin(const std::string& name, std::uint64_t size, bool own) {
         try {
-            auto file = place_.create(name, size, sync_);
-            // Where it is seen before it is complete, nobody else can have made it.
-            if (!own && !place_.tag(name).text.empty()) created_.insert(name);
-            return file;
-        } catch (...) {  // it may have been made nevertheless
-            if (!own && is_blank(name)) created_.insert(name);
+            return place_.create(name, size, sync_);
+        } catch (const error& e) {
+            if (!own && e.code() != make_error_code(errc::already_exists)) note_blank(name);
             throw;
+        } catch (...) {
+            if (!own) note_blank(name);
+            throw;
+        }
+    }
+    /// A file may have been made although that failed.
+    void note_blank(const std::string& name) noexcept {
+        try {
+            auto tag = place_.tag(name);
+            if (!tag.text.empty() && is_blank(name)) blank_[name] = std::move(tag);
+        } catch (...) {  // it stays
         }
     }
     /// Whether a file has nothing at its beginning, as no file of these formats that is complete.
@@ -98,6 +110,7 @@ private:
     std::mutex m_{};  ///< Protects the rest.
     std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};
     std::set<std::string> written_{}, created_{};
+    std::map<std::string, object_tag> blank_{};
 };
 
 }  // namespace cairn::detail

@@ -52,13 +52,15 @@ public:
     virtual bool in_order() const noexcept = 0;
     /// Whether files that were created are this save's alone, so that they may be removed.
     virtual bool owns_files() const noexcept = 0;
-    /// Adds a small file.
+    /// Adds a small file. Called before `complete`.
     virtual void put(std::string_view name, byte_span b, bool sync) = 0;
     /// Takes over objects of what is replaced, where `is_kept` returns true.
     virtual void keep(const std::function<bool(std::string_view)>& is_kept,
                       cairn::activity* activity) = 0;
-    /// Called before the first file is complete.
-    virtual void completing(const std::string& file, std::uint64_t size) = 0;
+    /// Calls `finish`, which completes the files.
+    /// @param file, size  Of the first one.
+    virtual void complete(const std::string& file, std::uint64_t size,
+                          const std::function<void()>& finish) = 0;
     /// Makes the target exist, durably.
     /// @param marker  One of its files.
     virtual void commit(const std::string& marker) = 0;

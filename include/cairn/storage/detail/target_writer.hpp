@@ -61,7 +61,7 @@ using target_values = std::map<std::string, value>;
 /// | `f.lay_out(name, tensors, plans, values)` | `name`: the file's, if the target is one        |
 /// | `f.files()`                   | `std::vector<const format::target_file*>`                    |
 /// | `f.rest(file, crcs)`          | all bytes of a file that are no elements: `std::vector<format::placed_bytes>` |
-/// | `f.add(put, save_id, crcs)`   | more files of the target, `put(name, bytes)`, written last   |
+/// | `f.add(put, save_id, crcs)`   | more files of the target, `put(name, bytes)`               |
 /// | `f.keeps(name)`               | whether a file of the target that is replaced stays          |
 /// | `f.warnings()`                | sentences about what is not stored as it is                  |
 /// | `f.recorded_save(store)`      | on any rank: the save id that a target has, or nothing       |
@@ -200,9 +200,10 @@ public:
         for (std::size_t f = 0; f < targets.size(); ++f)
             for (auto const& part : format_.rest(f, crcs))
                 files_->write(targets[f]->name, part.offset, part.bytes);
-        place_->completing(targets.front()->name, targets.front()->size);
-        files_->finish();
+        // Before the files are complete: one alone may then be the target.
         format_.add([&](std::string_view name, byte_span b) { put(name, b); }, me_.save_id, crcs);
+        place_->complete(targets.front()->name, targets.front()->size,
+                         [this] { files_->finish(); });
         place_->keep([this](std::string_view name) { return format_.keeps(name); },
                      me_.activity.get());
         place_->fresh().sync();

@@ -76,7 +76,9 @@ public:
         file.write(0, b);
         file.finish(sync);
     }
-    void completing(const std::string&, std::uint64_t) override {}
+    void complete(const std::string&, std::uint64_t, const std::function<void()>& finish) override {
+        finish();
+    }
     /// Copies objects of the directory that is replaced into the new one.
     /// @param is_kept  Whether an object stays; one that is in the new place already does not.
     void keep(const std::function<bool(std::string_view)>& is_kept,
