@@ -62,8 +62,12 @@ private:
                     std::variant<tensor_leaf, value_leaf> what) const {
         flat_leaf f;
         f.fqn = fqn;
-        auto const leaf = leaves_.find(from);
-        f.path = path_like(fqn, leaf == leaves_.end() ? key_path() : leaf->second->path);
+        key_path path;
+        if (auto const leaf = leaves_.find(from); leaf != leaves_.end()) {
+            path = leaf->second->path;
+            if (leaf->second->per_rank()) path.emplace_back(std::to_string(rank_));
+        }
+        f.path = path_like(fqn, path);
         f.what = std::move(what);
         return f;
     }
