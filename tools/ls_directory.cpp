@@ -6,6 +6,7 @@
 #include <cairn/printable.hpp>
 
 #include <iostream>
+#include <optional>
 
 namespace tool {
 
@@ -41,7 +42,10 @@ inline void print_json(const cairn::listed_checkpoint& c) {
 /// @return `could_not_run` if nothing in it has to do with checkpoints
 int list_directory(const std::string& directory, bool as_json) {
     auto place = store_of(directory).at(directory);
-    auto const all = cairn::list_checkpoints(place);
+    // In a bucket, to examine each takes some requests for each.
+    using level = std::optional<cairn::verify_level>;
+    auto const all = cairn::list_checkpoints(
+        place, is_url(directory) ? level() : level(cairn::verify_level::metadata));
     if (all.empty()) return could_not_run;
     bool first = true;
     if (as_json) std::cout << "[";

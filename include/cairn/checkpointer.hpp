@@ -14,7 +14,6 @@
 #include <cairn/completion.hpp>
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/load/options.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>

@@ -32,16 +32,18 @@ int main(int argc, char** argv) {
     if (library == nullptr) return fail(::dlerror());
     auto const save = reinterpret_cast<bool (*)(const char*)>(::dlsym(library, "save_and_replace"));
     if (save == nullptr) return fail(::dlerror());
+    std::thread([] {}).join();  // a sanitizer makes one of its own with the first
+    auto const before = threads();
     bool saved = false;
     // A thread that goes on would keep the library for the ends of its thread_local variables.
     std::thread([&] { saved = save(dir.dir.c_str()); }).join();
     if (!saved) return fail("it cannot save");
-    if (threads() == 1) {
+    if (threads() == before) {
         std::cout << "skipped: no thread gives back space in " << dir.dir << "\n";
         return 77;
     }
     if (::dlclose(library) != 0) return fail(::dlerror());
     if (::dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) != nullptr) return fail("it is still loaded");
     std::this_thread::sleep_for(std::chrono::milliseconds(500));  // longer than its pause
-    return threads() == 1 ? 0 : fail("its thread is still there");
+    return threads() == before ? 0 : fail("its thread is still there");
 }

@@ -93,6 +93,21 @@ BOOST_AUTO_TEST_CASE(what_may_pass_is_tried_again) {
         }
 }
 
+/// Slower than `https_options::least_rate`, but never without a byte for a second.
+BOOST_AUTO_TEST_CASE(an_answer_that_drips_is_given_up) {
+    s3_server::server s;
+    std::string const content(3000, 'x');
+    s.put("bucket", "a", content);
+    s.fail(s3_server::faults::drip(std::chrono::milliseconds(50)), 1);
+    cairn::https_options o;
+    o.stall_timeout = std::chrono::seconds(1);
+    BOOST_TEST(text_of(cairn::https_store(s.endpoint() + "/bucket", o), "a") == content);
+    BOOST_TEST(s.count() == 3u);
+    o.least_rate = 0;
+    refusal(cairn::errc::invalid_argument,
+            [&] { (void)cairn::https_store(s.endpoint() + "/bucket", o); });
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_sends_whole_files_is_refused) {
     s3_server::server s;
     s.put("bucket", "a", "0123456789");

@@ -12,6 +12,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -134,14 +135,25 @@ BOOST_AUTO_TEST_CASE(of_what_looks_at_many_files) {
     BOOST_TEST(of_files == 0u);
 }
 
-/// Each is examined.
+/// Each is examined, or none.
 BOOST_AUTO_TEST_CASE(of_a_listing) {
     counting_server s;
     run(s.store()).save(1);
     s.copy("step_1", 2, 20);
     run(s.store()).save(21);
     auto store = s.store();
-    BOOST_TEST(s.of([&] { BOOST_TEST(cairn::list_checkpoints(store).size() == 21u); }) == 73u);
+    std::vector<cairn::listed_checkpoint> examined, listed;
+    BOOST_TEST(s.of([&] { examined = cairn::list_checkpoints(store); }) == 73u);
+    BOOST_TEST(s.of([&] { listed = cairn::list_checkpoints(store, std::nullopt); }) == 10u);
+    BOOST_TEST(examined.size() == 21u);
+    BOOST_TEST(listed.size() == 21u);
+    for (std::size_t n = 0; n < std::min(listed.size(), examined.size()); ++n) {
+        BOOST_TEST((examined[n].state == cairn::checkpoint_state::complete));
+        BOOST_TEST((listed[n].state == cairn::checkpoint_state::committed));
+        BOOST_TEST(listed[n].id == examined[n].id);
+        BOOST_TEST(listed[n].bytes == examined[n].bytes);
+        BOOST_TEST((listed[n].record && listed[n].record->step == examined[n].record->step));
+    }
 }
 
 /// A checkpoint that was replaced is not taken for the old one.

@@ -33,6 +33,8 @@ for script in "tool", "odd_content":
                                            "{}/" + TOOL, "{}/" + FIXTURES,
                                            str(ROOT / "tests/golden")])
 
+UNLOADED, LIBRARY = (f"tests/integration/{name}" for name in ("unloaded", "libunloaded_library.so"))
+PROGRAMS["unloaded"] = ([UNLOADED, LIBRARY], ["{}/" + UNLOADED, "{}/" + LIBRARY])
 PROGRAMS["launch"] = ([TOOL], [sys.executable, str(ROOT / "tests/launch/launch.py"), "{}",
                                "signals"])
 

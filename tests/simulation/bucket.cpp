@@ -143,6 +143,19 @@ s3_server::answer carry_out(storage_client& c, const s3_server::request& q) {
     return a;
 }
 
+/// A process is killed while it sends: what the network has of the request may arrive later, when
+/// others have found that the process has ended.
+void may_arrive_late(storage_client& c, const cairn::detail::s3::request& r) {
+    if (r.method == "GET" || r.method == "HEAD" || c.world.below(2) == 0) return;
+    c.world.after(c.world.some_time(std::chrono::seconds(c.world.below(3) == 0 ? 60 : 2)),
+                  world::nobody,
+                  [w = &c.world, s = &c.server, h = &c.where, p = c.process, q = asked_for(r)] {
+                      host_cache none;
+                      storage_client gone(*w, *s, *h, none, store_kind::bucket, p);
+                      (void)carry_out(gone, q);
+                  });
+}
+
 course course_of(storage_client& c, bool fails) {
     if (fails) return c.fault.afterwards ? course::fails_afterwards : course::fails_before;
     if (c.losses == 0 || c.world.below(c.losses) != 0) return course::answered;
@@ -200,7 +213,13 @@ http_result http::send(const request& r, const terms& t) {
         simulation::last_sender = &c;
     };
     auto const number = c.calls++;
-    takes_time(number == c.stuck_at ? c.stuck_for : c.world.some_time(c.typical));
+    bool const is_sent = !c.ended();
+    try {
+        takes_time(number == c.stuck_at ? c.stuck_for : c.world.some_time(c.typical));
+    } catch (const simulation::process_ended&) {
+        if (is_sent) simulation::may_arrive_late(c, r);
+        throw;
+    }
     if (t.stop != nullptr && *t.stop) {
         auto x = lost();
         x.stopped = x.not_sent = true;

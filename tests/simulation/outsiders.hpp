@@ -22,10 +22,8 @@ namespace simulation {
 /// A process that runs `cairn gc` beside the trainings.
 class collector {
 public:
-    collector(story_stage& s, root_rules& rules, int host, bool dry_run,
-              const story_trouble* trouble = nullptr)
+    collector(story_stage& s, int host, bool dry_run, const story_trouble* trouble = nullptr)
         : s_(s), process_(s.processes++), client_(s.client(process_, host)) {
-        if (dry_run) rules.add_idle(process_);
         if (trouble != nullptr) prepare(*trouble);
         s.world.after(
             world::duration(1), process_, [this, dry_run] { collect(dry_run); },

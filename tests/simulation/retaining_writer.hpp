@@ -81,6 +81,7 @@ public:
         if (end == cairn::save_end::committed)
             for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
                 result.warnings.push_back(std::move(w));
+        if (end == cairn::save_end::committed) catalog_->list_records(root_);
         done(std::move(result));
     }
 

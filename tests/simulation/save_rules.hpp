@@ -13,6 +13,7 @@
 #include <cairn/metadata/detail/locations.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -52,8 +53,9 @@ struct watched_save {
     int heard = 0;                   ///< So many ranks were told that it succeeded.
     bool adopted = false;            ///< Presumed dead: its intent is another one's, or gone.
     world::time adopted_at{};
-    world::time looked{};  ///< When its coordinator last looked at the intent.
-    bool lost = false;     ///< What replaced it had claimed the place before it was published.
+    world::time looked{};       ///< When its coordinator last looked at the intent.
+    bool lost = false;          ///< What replaced it had claimed the place before it was published.
+    bool arrived_late = false;  ///< Published by a request of a process that had been killed.
 
     bool is_process(int p) const { return p >= first && p < first + ranks; }
 };
@@ -157,6 +159,7 @@ public:
     }
     void removed(const std::string& name, const stored& file, int by) override {
         if (name == metadata_) return metadata_removed();
+        if (standing_.files.count(name) != 0 && standing()->arrived_late) return excuse_late();
         require(standing_.files.count(name) == 0, "removed, but the metadata names it: " + name);
         require(durable_.files.count(name) == 0,
                 "removed, but after a crash the metadata would name it: " + name);
@@ -211,9 +214,19 @@ private:
         if (it == by_id_.end()) return require(false, "published: a save that nobody has begun");
         auto& s = saves_[it->second];
         auto const who = "save " + std::to_string(s.version);
-        if (s.adopted && s.adopted_at >= s.looked)
-            return findings_.excuse("a save that stopped before it published was presumed dead");
-        require(!s.adopted, who + " is published, but another process presumed it dead");
+        bool const whole = std::all_of(now.files.begin(), now.files.end(), [&](auto& name) {
+            auto const there = server_.find(name);
+            return there && there->finished;
+        });
+        if (s.adopted && s.adopted_at >= s.looked) {
+            if (!world_.dead(s.first))
+                return findings_.excuse(
+                    "a save that stopped before it published was presumed dead");
+            if (!whole) return excuse_late();
+            s.arrived_late = true;
+        }
+        require(!s.adopted || s.arrived_late,
+                who + " is published, but another process presumed it dead");
         require(s.published < 0, who + " is published twice");
         require(!s.failed, who + " is published, but a rank was told that it failed");
         require(s.claimed == published_ || findings_.may_lose_updates,
@@ -229,6 +242,9 @@ private:
                     who + " is published, but a crash would lose " + name);
         }
         standing_ = std::move(now);
+    }
+    void excuse_late() {
+        findings_.excuse("a request of a killed process arrives when its save is being collected");
     }
     /// Whether it, or one that has replaced it, would be there after a crash; or retention has
     /// removed that one.

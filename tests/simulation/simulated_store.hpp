@@ -175,6 +175,10 @@ public:
         }
         sync();
     }
+    void prepare_publish(std::string_view n) {
+        if (auto b = bucket())
+            in_bucket(*c_, "trial beside " + full(n), [&] { b->prepare_publish(n); });
+    }
     reader open(std::string_view n) {
         auto const path = full(n);
         if (auto b = bucket())
@@ -214,6 +218,13 @@ public:
             return std::vector<std::string>(out.begin(), out.end());
         });
     }
+    std::vector<cairn::place_info> places_with(std::string_view n) {
+        if (auto b = bucket())
+            return in_bucket(*c_, "places of " + prefix_, [&] { return b->places_with(n); });
+        std::vector<cairn::place_info> out;
+        for (auto& id : places()) out.push_back({std::move(id)});
+        return out;
+    }
     void remove_place(const std::string& id) {
         if (auto b = bucket())
             in_bucket(*c_, "removal of place " + prefix_ + id, [&] { b->remove_place(id); });
@@ -225,6 +236,14 @@ public:
             c_->server.remove(path, c_->process);
             c_->cache.changed();
         });
+    }
+    void remove(std::string_view n, const cairn::object_tag& version) {
+        if (auto b = bucket())
+            return in_bucket(*c_, "removal of " + full(n), [&] { b->remove(n, version); });
+        remove(n);
+    }
+    void remove_trials() {
+        if (auto b = bucket()) in_bucket(*c_, "trials of " + prefix_, [&] { b->remove_trials(); });
     }
     void sync() {
         if (c_->kind == store_kind::bucket) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job_life.hpp"
+#include "outsiders.hpp"
 #include "places.hpp"
 #include "simulate.hpp"
 #include "simulated_clock.hpp"
@@ -149,7 +150,7 @@ private:
             require(standing(copy(), "c", s->ranks) == s->version, "another version stands");
     }
     /// A month later, with right clocks and on other hosts: a save without trouble succeeds, and
-    /// nothing is left of all others.
+    /// when garbage is collected, nothing is left of all others.
     void after_the_storm() {
         bool later = false;
         world_.after(hours(24 * 30), world::nobody, [&] { later = true; });
@@ -171,10 +172,17 @@ private:
         }
         check_standing();
         if (found_.may_lose_updates) return;  // the files of a checkpoint that was lost stay
+        // Saves leave what a process has left that was killed as it tried a bucket's conditions.
+        check_left(stage_.kind == store_kind::bucket ? "c/.cairn-trial." : "c/.metadata");
+        collector gc(stage_, 200'000, false);
+        require(world_.run([&] { return gc.over(); }, hours(1)), "gc never ends");
+        require(gc.failure().empty(), "gc fails without trouble: " + gc.failure());
+        check_left("c/.metadata");
+    }
+    void check_left(const char* besides) const {
         for (auto const& [name, f] : server_.all())
-            // A process that is killed as it tries a bucket's conditions leaves an object.
             require(name == "c/.metadata" || rules_.standing_files().count(name) != 0 ||
-                        name.starts_with("c/.cairn-trial."),
+                        name.starts_with(besides),
                     "left over: " + name);
     }
 

@@ -7,6 +7,7 @@
 #include "told_changes.hpp"
 #include "training_life.hpp"
 
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/job_attempt.hpp>
 
 #include <algorithm>
@@ -139,8 +140,8 @@ private:
             if (below(3) == 0) {
                 bool const dry_run = below(4) == 0;
                 say(std::string("gc starts") + (dry_run ? ", which removes nothing" : ""));
-                collectors_.push_back(
-                    std::make_unique<collector>(stage_, rules_, host, dry_run, t));
+                if (dry_run) rules_.add_idle(stage_.processes);
+                collectors_.push_back(std::make_unique<collector>(stage_, host, dry_run, t));
                 return;
             }
             auto const ids = rules_.standing_ids();
@@ -251,7 +252,7 @@ private:
             last.require_well();
         }
         check_standing();
-        collector gc(stage_, rules_, 200'000, false);
+        collector gc(stage_, 200'000, false);
         ended(gc);
         if (found_.may_lose_updates) return;  // the files of a checkpoint that was lost stay
         require(gc.failure().empty(), "gc fails without trouble: " + gc.failure());
@@ -266,11 +267,10 @@ private:
         }
         for (auto const& [name, f] : server_.all()) {
             auto const slash = name.find('/');
+            if (name == cairn::detail::record_list_name) continue;
             // The temporary file of a publisher that was killed stays where nobody publishes again,
             // and the notice of a reader of another host until its checkpoint is removed.
-            // So does what a trial of a bucket's conditions has left.
-            if (name.find("/.cairn-publish.") != name.npos ||
-                name.find("/.cairn-trial.") != name.npos || name.find("/.reading.") != name.npos)
+            if (name.find("/.cairn-publish.") != name.npos || name.find("/.reading.") != name.npos)
                 continue;
             require(named.count(name) != 0 || rules_.place(name.substr(0, slash)).may_stay(*f),
                     "left over: " + name);

@@ -16,11 +16,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(removed_files)
@@ -63,6 +68,39 @@ BOOST_AUTO_TEST_CASE(a_save_has_the_space_of_what_the_last_one_has_removed) {
         BOOST_TEST(first(seen, i, is("close", seen[i].path)) < next);
     }
     BOOST_TEST(removed == 1);
+}
+
+/// In saves one after the other only the coordinator has files to free, and all ranks wait for it.
+BOOST_AUTO_TEST_CASE(who_waits_for_space_gives_it_back_too) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    w.s.all_is = EXT4_SUPER_MAGIC;
+    cairn::file_store store(dir.dir);
+    auto& space = cairn::detail::removed_space::of_process();
+    space.wait();
+    space.set_pause(std::chrono::hours(1));  // nothing is given back before the call of `wait`
+    for (auto const* name : {"a", "b"}) {
+        make(store, name);
+        store.remove(name);
+    }
+    // No file is freed before another one is being freed; the limit is for where that never comes.
+    std::mutex m;
+    std::condition_variable more;
+    std::set<std::thread::id> closing;
+    w.s.afterwards = [&](std::string_view what, const std::string& path) {
+        if (what != "close" || (path != store.describe("a") && path != store.describe("b")))
+            return 0;
+        std::unique_lock lock(m);
+        closing.insert(std::this_thread::get_id());
+        more.notify_all();
+        more.wait_for(lock, std::chrono::seconds(20), [&] { return closing.size() == 2; });
+        return 0;
+    };
+    space.wait();
+    w.s.afterwards = nullptr;
+    space.set_pause(cairn::detail::removed_space::usual_pause);
+    BOOST_TEST(closing.size() == 2);
+    BOOST_TEST(closing.count(std::this_thread::get_id()) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_full_disk_is_tried_again_when_removed_files_have_given_their_space_back) {

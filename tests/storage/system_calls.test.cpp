@@ -344,7 +344,8 @@ BOOST_AUTO_TEST_CASE(a_file_that_its_server_has_forgotten_was_moved) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(a_kill_before_any_call_leaves_nothing_that_is_not_collected) {
+BOOST_AUTO_TEST_CASE(a_kill_before_any_call_leaves_nothing_that_is_not_collected,
+                     *boost::unit_test::enable_if<support::children_make_threads>()) {
     support::failure_points calls(3);
     int killed = 0;
     for (bool old : {true, false}) {

@@ -19,6 +19,13 @@ namespace support {
 /// Whether this is compiled with ASan, TSan, or clang's UBSan.
 inline constexpr bool is_sanitized = CAIRN_TEST_SANITIZED != 0;
 
+/// Whether forked children may make threads: ThreadSanitizer ends them ("dup thread").
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool children_make_threads = false;
+#else
+inline constexpr bool children_make_threads = true;
+#endif
+
 /// `n` under a sanitizer, otherwise 1. What goes over very many cases takes every n-th of them
 /// there: other builds see what comes of each case, and the sanitizer sees the same code.
 constexpr int stride_if_sanitized(int n) {

@@ -3,7 +3,6 @@
 #define CAIRN_CHECKPOINTER_STORED_CHECKPOINT_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
@@ -14,6 +13,7 @@
 #include <concepts>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +21,8 @@
 #include <vector>
 
 namespace cairn {
+
+class mapping;
 
 /// A checkpoint that `checkpointer::load_latest` has found, for a function that makes the state to
 /// load it into: what it contains, under which names and with which shapes, and some of its values.
@@ -30,10 +32,11 @@ namespace cairn {
 class stored_checkpoint {
 public:
     /// For the implementation. @param content  As it is stored; outlives this.
+    /// @param names  Null: they are those that are stored.
     /// @throws error if the mapping does not fit it
     CAIRN_DECL stored_checkpoint(checkpoint_id id, const metadata& content, any_store store,
                                  std::vector<any_memory_space> spaces,
-                                 std::optional<mapping> names);
+                                 std::shared_ptr<const mapping> names);
     stored_checkpoint(stored_checkpoint&&) = delete;
 
     const checkpoint_id& id() const noexcept { return id_; }
@@ -64,7 +67,7 @@ private:
     std::optional<metadata> mapped_{};
     any_store store_;
     std::vector<any_memory_space> spaces_;
-    std::optional<mapping> names_;
+    std::shared_ptr<const mapping> names_;
     mutable std::exception_ptr damage_{};
 };
 

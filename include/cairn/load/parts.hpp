@@ -4,7 +4,6 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/observe/concepts.hpp>
@@ -15,6 +14,8 @@
 #include <type_traits>
 
 namespace cairn {
+
+class mapping;
 
 /// A part of a load besides its state; parts may be passed in any order.
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <cairn/metadata/chunk_list.hpp>
 #include <cairn/tensor/box.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,19 +21,9 @@ public:
     /// @param chunks  Are not referred to.
     explicit chunk_order(const chunk_list& chunks) {
         auto const n = chunks.size();
-        std::size_t most = 0;
         auto const rank = n == 0 ? 0 : chunks.offsets(0).size();
-        for (std::size_t d = 0; d < rank; ++d) {
-            std::vector<std::int64_t> starts;
-            starts.reserve(n);
-            for (std::size_t i = 0; i < n; ++i) starts.push_back(chunks.offsets(i)[d]);
-            std::sort(starts.begin(), starts.end());
-            auto const distinct = static_cast<std::size_t>(
-                std::unique(starts.begin(), starts.end()) - starts.begin());
-            if (distinct <= most) continue;
-            most = distinct;
-            dim_ = d;
-        }
+        dim_ = detail::separating_dimension(
+            rank, n, [&](std::size_t i, std::size_t d) { return chunks.offsets(i)[d]; });
         all_.reserve(n);
         for (std::size_t i = 0; i < n; ++i) {
             auto const start = rank == 0 ? 0 : chunks.offsets(i)[dim_];

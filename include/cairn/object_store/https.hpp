@@ -27,6 +27,9 @@ struct https_options {
     std::chrono::milliseconds connect_timeout{10'000};
     /// A connection on which nothing moves for so long is given up.
     std::chrono::seconds stall_timeout{30};
+    /// Bytes per second: while less of an answer moves, nothing does. An answer takes at most
+    /// `stall_timeout` and what its bytes take at this rate. From 1.
+    std::uint64_t least_rate = std::uint64_t{16} << 10;
     /// How long a request is tried again after failures that may pass.
     std::chrono::milliseconds retry_for{60'000};
     /// From 1 to 256.

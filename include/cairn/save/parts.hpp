@@ -3,7 +3,6 @@
 #define CAIRN_SAVE_PARTS_HPP
 
 #include <cairn/comm/concepts.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/observe/concepts.hpp>
@@ -15,6 +14,8 @@
 #include <type_traits>
 
 namespace cairn {
+
+class mapping;
 
 /// A part of a save besides its state; parts may be passed in any order.
 template <class T>

@@ -19,8 +19,8 @@
 namespace cairn {
 
 CAIRN_DECL const char* name_of(checkpoint_state s) {
-    constexpr const char* names[] = {"complete", "in progress", "broken", "quarantined",
-                                     "unreadable"};
+    constexpr const char* names[] = {"complete",    "in progress", "broken",
+                                     "quarantined", "unreadable",  "committed"};
     return names[static_cast<int>(s)];
 }
 
@@ -41,8 +41,10 @@ inline bytes_by_place bytes_of_places(any_store& root) {
 }
 
 inline listed_checkpoint list_committed(any_store place, const committed_checkpoint& c,
-                                        verify_level level, const bytes_by_place& known) {
-    listed_checkpoint l{c.id, checkpoint_state::complete, c.problem, 0, c.record};
+                                        std::optional<verify_level> level,
+                                        const bytes_by_place& known) {
+    auto const well = level ? checkpoint_state::complete : checkpoint_state::committed;
+    listed_checkpoint l{c.id, well, c.problem, 0, c.record};
     bool damaged = c.damaged;
     try {
         if (!known) {
@@ -50,8 +52,8 @@ inline listed_checkpoint list_committed(any_store place, const committed_checkpo
         } else if (auto const it = known->find(c.id); it != known->end()) {
             l.bytes = it->second;
         }
-        if (l.problem.empty()) {
-            auto const p = problem_of(place, read_checked_metadata(place), level, {});
+        if (level && l.problem.empty()) {
+            auto const p = problem_of(place, read_checked_metadata(place), *level, {});
             l.problem = p.text;
             damaged = p.damaged;
         }
@@ -105,7 +107,8 @@ inline std::optional<listed_checkpoint> list_other(any_store place, const checkp
     return l;
 }
 
-CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root, verify_level level) {
+CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root,
+                                                           std::optional<verify_level> level) {
     auto const found = find_places(root);
     std::vector<listed_checkpoint> out;
     auto const bytes = bytes_of_places(root);
@@ -124,7 +127,7 @@ CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(any_store root, verif
 }  // namespace detail
 
 CAIRN_DECL std::vector<listed_checkpoint> list_checkpoints(const std::string& directory,
-                                                           verify_level level) {
+                                                           std::optional<verify_level> level) {
     return detail::list_checkpoints(any_store(file_store(directory)), level);
 }
 

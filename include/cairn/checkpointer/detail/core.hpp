@@ -20,7 +20,6 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/load/options.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/any_memory_space.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/object_store/any_store.hpp>
@@ -61,7 +60,7 @@ public:
         any_store store;
         std::vector<any_memory_space> spaces{};  ///< They outlive the checkpointer.
         erased_sinks sinks{};
-        std::optional<mapping> names{};
+        std::shared_ptr<const mapping> names{};
     };
     /// Collective. @throws error on all ranks if options are not valid on any
     CAIRN_DECL checkpointer_core(parts p, checkpointer_options options);

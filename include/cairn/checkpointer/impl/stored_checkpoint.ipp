@@ -8,11 +8,12 @@
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/storage/mapped.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
-#include <optional>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ namespace cairn {
 CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata& content,
                                                 any_store store,
                                                 std::vector<any_memory_space> spaces,
-                                                std::optional<mapping> names)
+                                                std::shared_ptr<const mapping> names)
     : id_(std::move(id)), content_(&content), store_(std::move(store)), spaces_(std::move(spaces)),
       names_(std::move(names)) {
     if (names_) mapped_ = mapped(content, *names_);

@@ -26,7 +26,7 @@ namespace cairn::detail {
 class conversion_planner {
 public:
     CAIRN_DECL conversion_planner(convert_source from, convert_options options, int ranks,
-                                  std::optional<mapping> names = {});
+                                  std::shared_ptr<const mapping> names);
     CAIRN_DECL conversion_planner(conversion_planner&&) noexcept;
     CAIRN_DECL conversion_planner& operator=(conversion_planner&&) noexcept;
     CAIRN_DECL ~conversion_planner();

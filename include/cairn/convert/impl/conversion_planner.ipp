@@ -21,9 +21,9 @@
 namespace cairn::detail {
 
 CAIRN_DECL conversion_planner::conversion_planner(convert_source from, convert_options options,
-                                                  int ranks, std::optional<mapping> names)
+                                                  int ranks, std::shared_ptr<const mapping> names)
     : from_(std::move(from)), options_(std::move(options)), ranks_(ranks),
-      names_(std::move(names)) {}
+      names_(names ? std::optional(*names) : std::nullopt) {}
 CAIRN_DECL conversion_planner::conversion_planner(conversion_planner&&) noexcept = default;
 CAIRN_DECL conversion_planner& conversion_planner::operator=(conversion_planner&&) noexcept =
     default;

@@ -21,39 +21,23 @@
 
 namespace cairn::detail {
 
-/// Wraps a planner so that all its windows are in host memory, unless they are filled in place. The
-/// content of windows that the planner has on devices is copied there once they are filled, and not
-/// before: memory that the load does not fill is not changed.
+/// The windows of a planner, all in host memory unless they are filled in place. The content of
+/// windows that the planner has on devices is copied there once they are filled, and not before:
+/// memory that the load does not fill is not changed.
 ///
 /// Threads: as the planner's own functions; `advance` and `clear` on the executor.
-class device_windows final : public erased_load_planner {
+class device_windows {
 public:
     /// Both must outlive this.
     device_windows(erased_load_planner& planner, state_devices& devices)
         : to_(planner), devices_(devices) {}
 
-    void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator) override {
-        to_.set_up_load(state, m, rank, coordinator);
-    }
-    load_plan create_local_load_plan() override { return to_.create_local_load_plan(); }
-    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) override {
-        return to_.create_global_load_plan(std::move(all));
-    }
-    load_plan finish_load_plan(load_plan plan) override {
-        return to_.finish_load_plan(std::move(plan));
-    }
-    CAIRN_DECL tensor_view resolve_tensor(const read_item& i) override;
+    CAIRN_DECL tensor_view resolve_tensor(const read_item& i);
     /// Returns the planner's own window, even on a device, if `suits(window)` and no work that was
     /// enqueued before the load uses it any more; otherwise as `resolve_tensor`.
     CAIRN_DECL tensor_view resolve_in_place(const read_item& i,
                                             const std::function<bool(const tensor_view&)>& suits);
-    CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v) override;
-    void check_value(const read_item& i, const value& v) override { to_.check_value(i, v); }
-    void load_value(const read_item& i, value v) override { to_.load_value(i, std::move(v)); }
-    std::vector<stored_tie> ties() override { return to_.ties(); }
-    bool items_stay_local() override { return to_.items_stay_local(); }
-    load_report finish_load() override { return to_.finish_load(); }
-    bool needs_memory_spaces() override { return to_.needs_memory_spaces(); }
+    CAIRN_DECL void commit_tensor(const read_item& i, tensor_view v);
 
     /// Whether devices may be copying.
     CAIRN_DECL bool in_use();

@@ -47,7 +47,6 @@ private:
     std::vector<std::byte> local_plan();
     void check_ties();
     std::vector<std::byte> global_plan();
-    void send_plans();
     std::optional<event> finish_plan();
     std::vector<rank_failure> agreed(const std::vector<outcome>& all);
     std::vector<std::byte> end_of_turn();

@@ -4,7 +4,6 @@
 
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/detail/erased_data_plane.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
@@ -13,6 +12,10 @@
 
 #include <memory>
 #include <optional>
+
+namespace cairn {
+class mapping;
+}
 
 namespace cairn::detail {
 
@@ -28,7 +31,7 @@ struct load_parts {
     const char* verb = "load";
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
-    std::optional<mapping> names{};            ///< None: those of the checkpoint.
+    std::shared_ptr<const mapping> names{};    ///< Null: those of the checkpoint.
 };
 
 }  // namespace cairn::detail

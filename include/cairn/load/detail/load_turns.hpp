@@ -45,13 +45,14 @@ public:
     load_turns(const surroundings& in, erased_load_planner& planner, state_devices& devices,
                erased_storage_reader& reader, erased_data_plane* plane, phase_clock& clock,
                std::chrono::milliseconds timeout, const metadata& stored)
-        : in_(in), planner_(planner, devices), reader_(reader), plane_(plane), clock_(clock),
-          timeout_(timeout), stored_(stored), windows_(planner_, stored), copying_(in) {
+        : in_(in), planner_(planner), on_host_(planner, devices), reader_(reader), plane_(plane),
+          clock_(clock), timeout_(timeout), stored_(stored), windows_(on_host_, stored),
+          copying_(in) {
         target_.resolve_tensor = [this](const read_item& i) {
             return shared_.will_hold(i) ? open_for_all(i, false) : windows_.open(i);
         };
         target_.resolve_converted = [this](const read_item& i) {
-            return shared_.will_hold(i) ? open_for_all(i, true) : planner_.resolve_tensor(i);
+            return shared_.will_hold(i) ? open_for_all(i, true) : on_host_.resolve_tensor(i);
         };
         target_.commit_tensor = [this](const read_item& i, tensor_view v) {
             if (!shared_.hold(i, v)) windows_.close(i, v);
@@ -78,7 +79,7 @@ public:
     void read_values(load_plan& plan, then f) {
         values_.clear();
         windows_.clear();
-        planner_.clear();
+        on_host_.clear();
         auto some = split_off(plan, [](const read_item& i) { return i.kind == item_kind::value; });
         if (some.items.empty()) return f(nullptr);
         clock_.enter("read values");
@@ -114,7 +115,7 @@ public:
         auto again = [this, &plan](part_broadcaster::reread pieces, then got) {
             read_pieces(plan.storage_data, std::move(pieces), std::move(got));
         };
-        broadcaster_.emplace(in_, *plane_, windows_, planner_, plan, std::move(again),
+        broadcaster_.emplace(in_, *plane_, windows_, on_host_, plan, std::move(again),
                              *clock_.activity(), timeout_, whole);
         clock_.expect([&] { return content(shared_.to_send()); });
         broadcaster_->run(shared_.to_send(), std::move(f));
@@ -154,10 +155,10 @@ private:
     /// would change memory that the caller may use again.
     then waited(then f) {
         return [this, f = std::move(f)](std::exception_ptr e) {
-            if (!planner_.in_use()) return f(e);
+            if (!on_host_.in_use()) return f(e);
             try {
-                copying_.run([this] { return planner_.advance(); }, timeout_,
-                             [this] { return planner_.late(); },
+                copying_.run([this] { return on_host_.advance(); }, timeout_,
+                             [this] { return on_host_.late(); },
                              [f, e](std::exception_ptr late) { f(e ? e : late); });
             } catch (...) {
                 f(e ? e : std::current_exception());
@@ -166,7 +167,7 @@ private:
     }
     /// Returns a continuation that waits until all data that a turn has read is in place.
     then settled(then f) {
-        return waited(checked(std::move(f), [this] { planner_.finish(); }));
+        return waited(checked(std::move(f), [this] { on_host_.finish(); }));
     }
     /// Removes items from a plan.
     /// @return A plan of these.
@@ -201,7 +202,7 @@ private:
     /// Shared data is sent as it is stored: if this rank converts it for itself, it keeps a limited
     /// part in stored form.
     tensor_view open_for_all(const read_item& i, bool reader_converts) {
-        auto const window = planner_.resolve_tensor(i);
+        auto const window = on_host_.resolve_tensor(i);
         auto const* t = stored_.tensor(i.fqn);
         bool const beside = t != nullptr && window.type != t->type;
         bool const whole = beside && !can_be_cut(i, *t);
@@ -253,7 +254,8 @@ private:
     }
 
     const surroundings& in_;
-    device_windows planner_;
+    erased_load_planner& planner_;
+    device_windows on_host_;  ///< The windows of the planner.
     erased_storage_reader& reader_;
     erased_data_plane* plane_;
     phase_clock& clock_;

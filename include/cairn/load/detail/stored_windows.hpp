@@ -3,8 +3,8 @@
 #define CAIRN_LOAD_DETAIL_STORED_WINDOWS_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/load/detail/device_windows.hpp>
 #include <cairn/metadata/metadata.hpp>
-#include <cairn/planner/erased_planner.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <algorithm>
@@ -25,11 +25,11 @@ namespace cairn::detail {
 class stored_windows {
 public:
     /// Both must outlive this.
-    stored_windows(erased_load_planner& planner, const metadata& stored)
-        : planner_(planner), stored_(stored) {}
+    stored_windows(device_windows& on_host, const metadata& stored)
+        : on_host_(on_host), stored_(stored) {}
 
     /// @throws error errc::invalid_plan for a window whose dtype the stored one does not convert to
-    tensor_view open(const read_item& i) { return open(i, planner_.resolve_tensor(i)); }
+    tensor_view open(const read_item& i) { return open(i, on_host_.resolve_tensor(i)); }
     /// Overload for a window that the planner has returned.
     tensor_view open(const read_item& i, const tensor_view& window) {
         auto const* t = stored_.tensor(i.fqn);
@@ -53,10 +53,10 @@ public:
         std::unique_lock lock(m_);
         auto const found = beside_.extract(v.data);
         lock.unlock();
-        if (found.empty()) return planner_.commit_tensor(i, v);
+        if (found.empty()) return on_host_.commit_tensor(i, v);
         auto const& window = found.mapped().second;
         convert_elements(v, window);
-        planner_.commit_tensor(i, window);
+        on_host_.commit_tensor(i, window);
     }
     /// Discards the windows that a failed or restarted load has not closed.
     void clear() {
@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    erased_load_planner& planner_;
+    device_windows& on_host_;
     const metadata& stored_;
     std::mutex m_{};
     std::map<const std::byte*, std::pair<std::unique_ptr<std::byte[]>, tensor_view>> beside_{};

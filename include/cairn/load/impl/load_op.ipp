@@ -72,7 +72,17 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case plan_local: return worked("plan", [&] { return local_plan(); });
         case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
-        case exchange_global: return starts([&] { send_plans(); });
+        case exchange_global:
+            return starts([&] {
+                scatter_messages(
+                    [this](std::size_t rank) {
+                        wire_writer w;
+                        w.bytes(encode_load_plan(plans_[rank]));
+                        put(w, shared_plans_[rank]);
+                        return w.take();
+                    },
+                    my_plan_);
+            });
         case step::finish_plan: return this->finish_plan();
         case agree:
             return starts([&] {
@@ -204,25 +214,6 @@ CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
     }
     shared_plans_ = find_shared(plans_, planes, meta_, options_.read_once_from);
     return {};
-}
-
-CAIRN_DECL void load_op::send_plans() {
-    std::vector<rank_failure> failures;
-    std::vector<std::vector<std::byte>> payloads;
-    if (ranks_->coordinator()) {
-        failures = collect_failures(everybody_);
-        if (failures.empty()) failures = mine_.failures;
-        for (std::size_t r = 0; failures.empty() && r < plans_.size(); ++r) {
-            wire_writer w;
-            w.bytes(encode_load_plan(plans_[r]));
-            put(w, shared_plans_[r]);
-            payloads.push_back(w.take());
-        }
-    }
-    ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
-                        my_plan_ = std::move(told.payload);
-                        return told.failures;
-                    }));
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {

@@ -7,6 +7,7 @@
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/load/detail/load_op.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/planner/default_planner.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
@@ -31,8 +32,7 @@ inline void map_names(load_parts& parts) {
         std::shared_ptr<void> before;
         mapped_reader reader;
     };
-    auto k = std::make_shared<kept>(std::move(parts.owner), *parts.reader,
-                                    std::move(*std::exchange(parts.names, std::nullopt)));
+    auto k = std::make_shared<kept>(std::move(parts.owner), *parts.reader, *parts.names);
     parts.reader = &k->reader;
     parts.owner = std::move(k);
 }

@@ -6,6 +6,7 @@
 
 #include <cairn/detail/counted.hpp>
 #include <cairn/metadata/detail/tiling.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -50,20 +51,9 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
         }
         covered += static_cast<std::uint64_t>(boxes[i].volume());
     }
-    // Sort along the dimension that separates most boxes.
-    std::size_t dim = 0, best = 0;
-    std::vector<std::int64_t> starts;
-    for (std::size_t d = 0; d < extents.size() && best < boxes.size(); ++d) {
-        starts.clear();
-        for (auto const& b : boxes) starts.push_back(b.offsets[d]);
-        std::sort(starts.begin(), starts.end());
-        auto const distinct =
-            static_cast<std::size_t>(std::unique(starts.begin(), starts.end()) - starts.begin());
-        if (distinct > best) {
-            best = distinct;
-            dim = d;
-        }
-    }
+    auto const dim =
+        separating_dimension(extents.size(), boxes.size(),
+                             [&](std::size_t i, std::size_t d) { return boxes[i].offsets[d]; });
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < boxes.size(); ++i)
         if (!boxes[i].empty()) order.push_back(i);
@@ -73,7 +63,7 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
                                              .expected = "one chunk of a 0-d tensor",
                                              .found = std::to_string(order.size())});
     } else {
-        starts.clear();
+        std::vector<std::int64_t> starts;
         for (auto const& b : boxes) starts.push_back(b.offsets[dim]);
         std::sort(order.begin(), order.end(),
                   [&](auto a, auto b) { return starts[a] < starts[b]; });

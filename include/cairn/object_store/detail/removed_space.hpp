@@ -37,7 +37,8 @@ public:
 
     class hold;
 
-    /// Returns when the space of all that was removed before is given back; skips the pause.
+    /// Returns when the space of all that was removed before is given back: without the pause, and
+    /// by this thread too, one file at a time.
     /// @param moved  Called after each file; must not throw.
     void wait(const std::function<void()>& moved = {}) noexcept;
     /// How long after the last removal the space is given back: the coordinator's syncs at the end

@@ -64,8 +64,13 @@ CAIRN_DECL void removed_space::wait(const std::function<void()>& moved) noexcept
     lock_type lock(m_);
     ++waiting_;
     changed_.notify_all();
-    while (running_) {
-        changed_.wait(lock, [this, n = closed_] { return !running_ || closed_ != n; });
+    for (;;) {
+        if (auto* const f = first(state::removed))
+            close(lock, *f);  // beside the thread, and beside others that wait
+        else if (first(state::closing) != nullptr)
+            changed_.wait(lock, [this, n = closed_] { return closed_ != n; });
+        else
+            break;
         if (!moved) continue;
         lock.unlock();
         moved();

@@ -79,11 +79,31 @@ public:
                 name = per_rank_name(name, rank_);
                 steps.emplace_back(std::to_string(rank_));
             }
-            std::vector<write_item> items;
-            if (auto const* t = leaf.tensor())
-                items = tensor_items(leaf, *t, name, i);
-            else
-                items.push_back(value_item(leaf, *leaf.value(), name, i));
+            auto const* t = leaf.tensor();
+            if (t != nullptr) check_leaf(leaf, *t);
+            // Each rank adds an item for a tensor, even if it holds none of its elements: if other
+            // ranks hold them, the empty item is dropped; if none does, the elements are reported
+            // as missing.
+            bool const nothing = t != nullptr && t->global_shape.product() == 0;
+            bool const shards = t != nullptr && !t->shards.empty();
+            std::vector<write_item> items(shards && !nothing ? t->shards.size() : 1);
+            for (std::uint32_t n = 0; n < items.size(); ++n) {
+                auto& w = items[n];
+                w.fqn = name;
+                w.leaf = i;
+                if (t == nullptr) {
+                    add_value(w, leaf);
+                    continue;
+                }
+                w.kind = t->sharded ? item_kind::shard : item_kind::tensor;
+                w.type = t->type;
+                w.requires_grad = t->requires_grad;
+                w.global_shape = t->global_shape;
+                w.region = nothing  ? box::whole(t->global_shape)
+                           : shards ? t->shards[n].region
+                                    : no_box(*t);
+                w.shard_index = shards ? n : write_item::no_shard;
+            }
             if (options_->create_items) {
                 auto const usual = items;
                 items = options_->create_items(leaf, std::move(items));
@@ -115,30 +135,6 @@ public:
     }
 
 private:
-    std::vector<write_item> tensor_items(const flat_leaf& leaf, const tensor_leaf& t,
-                                         const std::string& name, std::uint32_t index) const {
-        check_leaf(leaf, t);
-        std::vector<write_item> items;
-        // Each rank adds an item for the tensor, even if it holds none of its elements: if other
-        // ranks hold them, the empty item is dropped; if none does, the elements are reported as
-        // missing.
-        bool const nothing = t.global_shape.product() == 0, none = t.shards.empty();
-        auto const shards = nothing || none ? 1 : t.shards.size();
-        for (std::uint32_t n = 0; n < shards; ++n) {
-            write_item w;
-            w.fqn = name;
-            w.kind = t.sharded ? item_kind::shard : item_kind::tensor;
-            w.type = t.type;
-            w.requires_grad = t.requires_grad;
-            w.global_shape = t.global_shape;
-            w.region = nothing ? box::whole(t.global_shape) : none ? no_box(t) : t.shards[n].region;
-            w.leaf = index;
-            w.shard_index = none ? write_item::no_shard : n;
-            items.push_back(std::move(w));
-        }
-        return items;
-    }
-
     /// A box without elements; for a 0-d tensor, where no such box exists, one of rank 1.
     static box no_box(const tensor_leaf& t) {
         auto const rank = std::max<std::size_t>(1, t.global_shape.size());
@@ -212,20 +208,17 @@ private:
         all.push_back({static_cast<std::uint32_t>(plan.items.size()), view.strides, view.device});
     }
 
-    write_item value_item(const flat_leaf& leaf, const value_leaf& o, const std::string& name,
-                          std::uint32_t index) {
-        if (!o.get)
+    /// Reads the value of a leaf, for an item that has its name.
+    void add_value(write_item& w, const flat_leaf& leaf) {
+        auto const& get = leaf.value()->get;
+        if (!get)
             throw error(errc::invalid_state, {.fqn = leaf.fqn, .expected = "a value to save"});
-        write_item w;
-        w.fqn = name;
-        w.leaf = index;
         w.shard_index = static_cast<std::uint32_t>(values_.size());
-        values_.push_back(o.get());
+        values_.push_back(get());
         value_digest const digest(values_.back());
-        check_text(name, values_.back());
+        check_text(w.fqn, values_.back());
         w.value_bytes = digest.bytes();
         w.value_hash = digest.hash();
-        return w;
     }
 
     const planner_options* options_;

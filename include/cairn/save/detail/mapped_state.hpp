@@ -4,11 +4,14 @@
 
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/state/flat_state.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 
-#include <optional>
+#include <memory>
+
+namespace cairn {
+class mapping;
+}
 
 namespace cairn::detail {
 
@@ -21,7 +24,8 @@ CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
                                    const erased_communicator* ranks);
 
 /// Maps the leaves of a state, unless it is refused already; a failure refuses it.
-CAIRN_DECL void map_names(flattened_or_error& flat, const std::optional<mapping>& how,
+/// @param how  Null: they stay as they are.
+CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
                           const erased_communicator* ranks);
 
 }  // namespace cairn::detail

@@ -57,7 +57,6 @@ private:
     std::optional<event> perform(step s);
     void open();
     std::vector<std::byte> local_plan();
-    void send_plans();
     static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     void begin_staging(polling::then copied);
     std::vector<std::byte> staged();

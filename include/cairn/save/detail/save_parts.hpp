@@ -3,7 +3,6 @@
 #define CAIRN_SAVE_DETAIL_SAVE_PARTS_HPP
 
 #include <cairn/comm/detail/erased_communicator.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/erased_planner.hpp>
@@ -14,6 +13,8 @@
 #include <optional>
 
 namespace cairn {
+
+class mapping;
 
 namespace detail {
 
@@ -37,7 +38,7 @@ struct save_parts {
     std::shared_ptr<change_check> changes{};   ///< Null: changes are not detected.
     std::shared_ptr<overlap_gate> gate{};      ///< Null: the caller waits until it is staged.
     std::shared_ptr<plan_slot> plans{};        ///< Null: each save is planned anew.
-    std::optional<mapping> names{};            ///< None: those of the state.
+    std::shared_ptr<const mapping> names{};    ///< Null: those of the state.
 };
 
 }  // namespace detail

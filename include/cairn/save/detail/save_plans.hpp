@@ -90,11 +90,9 @@ private:
     using values_by_rank = std::vector<std::vector<value_numbers>>;
 
     bool values_agree(const values_by_rank& all) const;
-    void plan_anew(std::vector<local_message> locals, const values_by_rank& values,
-                   erased_save_planner& planner, erased_storage_writer& writer,
-                   const save_options& options);
-    void make_plans(const plan_table& t, bool joined, const values_by_rank& values, joint_plan& to,
-                    erased_save_planner& planner, erased_storage_writer& writer) const;
+    void name_files(erased_storage_writer& writer);
+    void make_plans(const plan_table& t, bool joined, const values_by_rank& values,
+                    erased_save_planner& planner, erased_storage_writer& writer);
 
     std::shared_ptr<plan_slot> slot_;
     std::uint64_t times_cleared_;

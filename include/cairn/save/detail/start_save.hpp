@@ -4,7 +4,6 @@
 
 #include <cairn/comm/deadline.hpp>
 #include <cairn/detail/or_cancel.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/stager.hpp>
 #include <cairn/save/detail/background_save.hpp>
@@ -18,7 +17,6 @@
 
 #include <exception>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -73,7 +71,7 @@ struct checkpointer_parts {
     erased_sinks sinks{};
     std::shared_ptr<overlap_gate> gate{};
     std::shared_ptr<plan_slot> plans{};
-    std::optional<mapping> names{};
+    std::shared_ptr<const mapping> names{};
     /// See `background_save::when_ended`.
     background_save::end_handler ended{};
     const char* verb = "async_save";

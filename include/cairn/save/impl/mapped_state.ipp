@@ -6,6 +6,7 @@
 #include <cairn/mapping/detail/mapped.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/detail/piece_boxes.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/detail/path_like.hpp>
 #include <cairn/planner/detail/save_side.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
@@ -188,7 +189,7 @@ CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
     return all;
 }
 
-CAIRN_DECL void map_names(flattened_or_error& flat, const std::optional<mapping>& how,
+CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
                           const erased_communicator* ranks) {
     if (!how || flat.refused || flat.leaves().empty()) return;
     try {

@@ -49,7 +49,10 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                 plans_.join(everybody_, *parts_.planner, *parts_.writer, options_);
                 return std::vector<std::byte>();
             });
-        case exchange_global: return starts([&] { send_plans(); });
+        case exchange_global:
+            return starts([&] {
+                scatter_messages([this](std::size_t rank) { return plans_.answer(rank); }, answer_);
+            });
         case stage:
             return works(
                 "stage", [this](auto f) { begin_staging(std::move(f)); },
@@ -115,21 +118,6 @@ CAIRN_DECL std::vector<std::byte> save_op::local_plan() {
     check_sendable(local, ranks_->rank());
     return plans_.send_local(std::move(local),
                              plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
-}
-
-CAIRN_DECL void save_op::send_plans() {
-    std::vector<rank_failure> failures;
-    std::vector<std::vector<std::byte>> payloads;
-    if (ranks_->coordinator()) {
-        failures = collect_failures(everybody_);
-        if (failures.empty()) failures = mine_.failures;
-        for (std::size_t r = 0; failures.empty() && r < everybody_.size(); ++r)
-            payloads.push_back(plans_.answer(r));
-    }
-    ranks_->scatter(failures, payloads, received<outcome>([this](outcome told) {
-                        if (told.failures.empty()) answer_ = std::move(told.payload);
-                        return told.failures;
-                    }));
 }
 
 /// Returns the bytes and items that a plan writes.

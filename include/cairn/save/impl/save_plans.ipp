@@ -82,14 +82,45 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
         }
     }
     reused_ = all_unchanged && writer.names_files() && values_agree(values);
-    if (reused_)
+    if (reused_) {
         joint_ = kept_->joint;
-    else
-        plan_anew(std::move(locals), values, planner, writer, options);
-    if (writer.names_files()) {
-        file_names_ = writer.name_files(joint_->stored);
-        check_one_per_rank(file_names_.size(), ranks, "names", "writer");
+        return name_files(writer);
     }
+    joint_ = made_ = std::make_shared<joint_plan>();
+    std::size_t bytes = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        if (locals[rank].bytes.empty()) {
+            auto const kept = kept_->joint->locals.at(rank).plan();
+            locals[rank] = {{kept.begin(), kept.end()}, 0};
+        }
+        bytes += locals[rank].plan().size();
+    }
+    made_->locals = std::move(locals);
+    plan_table t(bytes);
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        t.add(made_->locals[rank].plan(), values[rank]);
+    t.number_items();
+    made_->replicas = replica_table(t, options);
+    keeps_ = slot_ && key_ && writer.names_files();
+    for (std::size_t rank = 0; keeps_ && rank < ranks; ++rank)
+        made_->values.push_back(t.value_names(rank));
+    auto const by = planner.joins();
+    if (by) {
+        t.assign(*by);
+        t.check();
+    }
+    if (by && writer.names_files()) {
+        made_->stored = t.stored_amounts();
+        made_->table = std::move(t);
+    } else {
+        make_plans(t, by.has_value(), values, planner, writer);
+    }
+    name_files(writer);
+}
+CAIRN_DECL void save_plans::name_files(erased_storage_writer& writer) {
+    if (!writer.names_files()) return;
+    file_names_ = writer.name_files(joint_->stored);
+    check_one_per_rank(file_names_.size(), joint_->stored.size(), "names", "writer");
 }
 
 /// Whether ranks that save a value of the same name have the same one. If not, the planner decides
@@ -110,47 +141,12 @@ CAIRN_DECL bool save_plans::values_agree(const values_by_rank& all) const {
     return true;
 }
 
-CAIRN_DECL void save_plans::plan_anew(std::vector<local_message> locals,
-                                      const values_by_rank& values, erased_save_planner& planner,
-                                      erased_storage_writer& writer, const save_options& options) {
-    for (std::size_t rank = 0; rank < locals.size(); ++rank) {
-        if (!locals[rank].bytes.empty()) continue;
-        auto const kept = kept_->joint->locals.at(rank).plan();
-        locals[rank] = {{kept.begin(), kept.end()}, 0};
-    }
-    auto const made = std::make_shared<joint_plan>();
-    made->locals = std::move(locals);
-    keeps_ = slot_ && key_ && writer.names_files();
-    std::size_t bytes = 0;
-    for (auto const& local : made->locals) bytes += local.plan().size();
-    plan_table t(bytes);
-    for (std::size_t rank = 0; rank < values.size(); ++rank)
-        t.add(made->locals[rank].plan(), values[rank]);
-    t.number_items();
-    made->replicas = replica_table(t, options);
-    if (keeps_)
-        for (std::size_t rank = 0; rank < values.size(); ++rank)
-            made->values.push_back(t.value_names(rank));
-    auto const by = planner.joins();
-    if (by) {
-        t.assign(*by);
-        t.check();
-    }
-    if (by && writer.names_files()) {
-        made->stored = t.stored_amounts();
-        made->table = std::move(t);
-    } else {
-        make_plans(t, by.has_value(), values, *made, planner, writer);
-        if (!keeps_) made->locals = {};
-    }
-    joint_ = made_ = made;
-}
 /// Decodes the local plans for a planner, or a writer, that asks for plans.
 /// @param joined  By the table; otherwise by the planner.
 CAIRN_DECL void save_plans::make_plans(const plan_table& t, bool joined,
-                                       const values_by_rank& values, joint_plan& to,
-                                       erased_save_planner& planner,
-                                       erased_storage_writer& writer) const {
+                                       const values_by_rank& values, erased_save_planner& planner,
+                                       erased_storage_writer& writer) {
+    auto& to = *made_;
     for (std::size_t rank = 0; rank < values.size(); ++rank) {
         to.plans.push_back(decode_save_plan(to.locals[rank].plan()));
         give_value_numbers(to.plans.back(), values[rank]);
@@ -166,6 +162,7 @@ CAIRN_DECL void save_plans::make_plans(const plan_table& t, bool joined,
     check_one_per_rank(to.plans.size(), values.size(), "plans", "planner or writer");
     if (writer.names_files())
         for (auto const& plan : to.plans) to.stored.push_back(stored_amount_of(plan));
+    if (!keeps_) to.locals = {};
 }
 
 CAIRN_DECL std::vector<std::byte> save_plans::answer(std::size_t rank) const {

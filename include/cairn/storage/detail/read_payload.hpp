@@ -209,21 +209,35 @@ private:
             if (last <= n_before || before <= first) continue;
             r.end = std::min(r.end, r.begin + (last - n_before));
             if (n_before < first) r.begin += first - n_before;
-            for (std::uint64_t at = r.begin; at < r.end;) {
-                auto const uncached = read_uncached(at, r.end - at);
-                auto const n =
-                    uncached.empty() ? std::min(piece_ - at % piece_, r.end - at) : uncached.size();
-                if (uncached.empty())
-                    crc = read_piece(at, static_cast<std::size_t>(n), crc);
-                else
+            for (std::uint64_t at = r.begin, n = 0; at < r.end; at += n) {
+                if (auto const uncached = read_uncached(at, r.end - at); !uncached.empty()) {
+                    n = uncached.size();
                     crc = take_pieces(at, uncached, crc);
-                at += n;
+                } else {
+                    n = std::min(piece_ - at % piece_, r.end - at);
+                    select(at, n);
+                    if (auto* const direct = direct_target(at, n)) {
+                        std::span const bytes(direct, static_cast<std::size_t>(n));
+                        fetch(at, bytes);
+                        crc = checked(at, bytes, crc);
+                    } else if (!runs_ || !runs_->read(file_, at_, at, n)) {
+                        auto const least = static_cast<std::size_t>(std::min(piece_, length_));
+                        if (scratch_.size() < least) scratch_.resize(least);
+                        auto const bytes = std::span(scratch_).first(static_cast<std::size_t>(n));
+                        fetch(at, bytes);
+                        crc = take_pieces(at, bytes, crc);
+                    }
+                }
                 report(read += n, to_read);
             }
         }
-        if (!is_checked_as_a_whole()) return;
+        if (is_checked_as_a_whole()) check_whole(wanted, crc, last - first);
+    }
+    /// @param wanted  The ranges that were read; of a slice, of all slices.
+    /// @param crc     Of the `n` bytes of this slice, or of all bytes up to the end of the range.
+    void check_whole(const std::vector<range>& wanted, std::uint32_t crc, std::uint64_t n) {
         if (shared_ != nullptr) {
-            auto const all = shared_->add_crc(slice_.index, crc, last - first);
+            auto const all = shared_->add_crc(slice_.index, crc, n);
             if (!all) return;
             crc = *all;
         }
@@ -241,29 +255,11 @@ private:
         std::erase_if(here_, [&](const spanning& c) { return c.span.second <= at; });
     }
 
-    /// Reads a piece as usual.
-    /// @param crc  The CRC of the preceding bytes, if the payload has one CRC.
-    std::uint32_t read_piece(std::uint64_t at, std::size_t n, std::uint32_t crc) {
-        select(at, n);
-        std::byte* into = direct_target(at, n);
-        bool const direct = into != nullptr;
-        if (!direct) {
-            if (runs_ && runs_->read(file_, at_, at, n)) return crc;
-            auto const least = static_cast<std::size_t>(std::min(piece_, length_));
-            if (scratch_.size() < least) scratch_.resize(least);
-            into = scratch_.data();
-        }
-        std::span<std::byte> const bytes(into, n);
-        fetch(at, bytes);
-        crc = checked(at, bytes, crc);
-        if (!direct) scatter(at, bytes);
-        return crc;
-    }
     void fetch(std::uint64_t at, std::span<std::byte> into) {
         if (content_.empty()) return file_.read(at_ + at, into);
         if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
     }
-    /// Delivers bytes that were read into a slab, while the L2 cache has them.
+    /// Delivers bytes that were read into other memory, while the L2 cache has them.
     std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all, std::uint32_t crc) {
         while (!all.empty()) {
             auto const bytes = all.first(std::min(all.size(), usual_read_size));

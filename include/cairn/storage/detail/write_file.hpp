@@ -130,15 +130,6 @@ void for_each_row_major_piece(const const_tensor_view& v, std::vector<std::byte>
         sink(byte_span(memory).first(static_cast<std::size_t>(n)));
     }
 }
-/// As `for_each_row_major_piece`, in stored order: that of the memory if it is dense.
-template <class Sink>
-void for_each_payload_piece(const const_tensor_view& v, std::vector<std::byte>& scratch,
-                            Sink&& sink) {
-    if (is_row_major(v) || is_dense(v))
-        return for_each_piece_of({v.data, static_cast<std::size_t>(v.bytes())}, sink);
-    for_each_row_major_piece(v, scratch, sink);
-}
-
 /// As `for_each_row_major_piece`, of elements that are asked for: more at a time, which disks are
 /// read fastest in.
 template <class Sink>
@@ -153,7 +144,7 @@ void for_each_piece_of(const tensor_source& from, std::vector<std::byte>& scratc
         for_each_piece_of(bytes, sink);
     }
 }
-/// Overloads for the data of an item.
+/// Overload for the data of an item.
 template <class Sink>
 void for_each_row_major_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink,
                               std::uint64_t offset = 0) {
@@ -161,11 +152,13 @@ void for_each_row_major_piece(const item_data& data, std::vector<std::byte>& scr
         return for_each_row_major_piece(*view, scratch, sink, offset);
     for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink, offset);
 }
+/// As `for_each_row_major_piece`, in stored order: that of the memory if it is dense.
 template <class Sink>
 void for_each_payload_piece(const item_data& data, std::vector<std::byte>& scratch, Sink&& sink) {
-    if (auto const* view = std::get_if<const_tensor_view>(&data))
-        return for_each_payload_piece(*view, scratch, sink);
-    for_each_piece_of(*std::get<const tensor_source*>(data), scratch, sink);
+    auto const* view = std::get_if<const_tensor_view>(&data);
+    if (view != nullptr && is_dense(*view))
+        return for_each_piece_of({view->data, static_cast<std::size_t>(view->bytes())}, sink);
+    for_each_row_major_piece(data, scratch, sink);
 }
 
 /// Memory of one thread for the pieces of items.

@@ -40,7 +40,10 @@ namespace cairn {
 struct chunk_reader::state {
     state(any_store at, item_finder f, int threads, boost::asio::any_io_executor on)
         : base(std::move(at)), placed(base), finder(std::move(f)), thread_count(threads),
-          jobs(threads, std::move(on)) {}
+          jobs(threads, std::move(on)) {
+        by_location = !finder.find_chunk;
+        if (by_location) finder.find_chunk = detail::row_major_payload;
+    }
 
     /// All reads of one stored item; `items` are indices into the plan.
     struct item_group {
@@ -135,13 +138,15 @@ struct chunk_reader::state {
     }
 
     std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) {
-        auto const* t = meta == nullptr || !finder.find_chunk ? nullptr : meta->tensor(fqn);
+        auto const* t = meta == nullptr || by_location ? nullptr : meta->tensor(fqn);
         if (t == nullptr || chunk >= t->chunks.size()) return {};
         auto const& name = t->chunks.file(chunk);
         std::optional<chunk_checksum> found;
         try {
             naming(fqn, name, [&] {
-                auto const p = find(*open(name), fqn, *t, chunk);
+                auto const file = open(name);
+                auto const p = finder.find_chunk(*file, fqn, *t, chunk);
+                check_found(p, *file, fqn, *t, chunk);
                 if (p.crc && !p.big_endian)
                     found = chunk_checksum{*p.crc, p.length, p.first, p.strides};
             });
@@ -351,13 +356,11 @@ struct chunk_reader::state {
     /// Whether several threads may read a chunk.
     bool is_divisible(const detail::stored_item& i) const {
         if (i.tensor == nullptr) return false;
-        return finder.is_divisible ? finder.is_divisible(*i.tensor, i.chunk) : !finder.find_chunk;
+        return finder.is_divisible ? finder.is_divisible(*i.tensor, i.chunk) : by_location;
     }
-    payload find(open_file& file, const std::string& fqn, const tensor_metadata& t,
-                 std::size_t chunk) {
-        auto p = finder.find_chunk ? finder.find_chunk(file, fqn, t, chunk)
-                                   : detail::row_major_payload(file, fqn, t, chunk);
-        if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(chunk))) return p;
+    static void check_found(const payload& p, const open_file& file, const std::string& fqn,
+                            const tensor_metadata& t, std::size_t chunk) {
+        if (p.type == t.type && p.shape == index_vector(t.chunks.lengths(chunk))) return;
         throw error(errc::corrupt,
                     {.fqn = fqn,
                      .file = file.described(),
@@ -396,7 +399,8 @@ struct chunk_reader::state {
             auto const& i = item(k);
             auto const at = stored.of(i);
             if (!before || !is_same_chunk(*before, at)) {
-                auto p = find(file, i.fqn, *at.tensor, at.chunk);
+                auto p = finder.find_chunk(file, i.fqn, *at.tensor, at.chunk);
+                check_found(p, file, i.fqn, *at.tensor, at.chunk);
                 if (!p.has_checksum() && g.slice.index == 0 &&
                     (!me.checked || me.checked->is_first(file.described(), p.offset)))
                     notes().note_item(file.described());
@@ -443,6 +447,7 @@ struct chunk_reader::state {
     any_store base;    ///< As passed to the constructor.
     any_store placed;  ///< Relocated to the checkpoint, if the store supports that.
     item_finder finder;
+    bool by_location = false;  ///< The format has no finder.
     int thread_count;
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::wanted_by_others others_want{};

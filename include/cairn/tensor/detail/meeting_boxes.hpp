@@ -12,6 +12,25 @@
 
 namespace cairn::detail {
 
+/// Returns the dimension that separates most boxes: in which they have most different offsets.
+/// @param offset  `offset(i, d)` is that of box `i`, below `count`, in a dimension.
+template <class Offset>
+std::size_t separating_dimension(std::size_t rank, std::size_t count, Offset&& offset) {
+    std::size_t dim = 0, most = 0;
+    std::vector<std::int64_t> all(count);
+    for (std::size_t d = 0; d < rank && most < count; ++d) {
+        for (std::size_t i = 0; i < count; ++i) all[i] = offset(i, d);
+        std::sort(all.begin(), all.end());
+        auto const different =
+            static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
+        all.resize(count);
+        if (different <= most) continue;
+        most = different;
+        dim = d;
+    }
+    return dim;
+}
+
 /// Calls `f(i, j)` for each box `i` of one list and box `j` of another that share elements, in no
 /// particular order.
 ///
@@ -30,19 +49,8 @@ void for_each_meeting(std::size_t count_a, BoxA&& box_a, std::size_t count_b, Bo
                 if (overlaps(box_a(i), box_b(j))) f(i, j);
         return;
     }
-    std::size_t dim = 0, best = 0;
-    for (std::size_t d = 0; d < rank; ++d) {
-        std::vector<std::int64_t> starts;
-        starts.reserve(count_a);
-        for (std::size_t i = 0; i < count_a; ++i) starts.push_back(box_a(i).offsets[d]);
-        std::sort(starts.begin(), starts.end());
-        auto const distinct =
-            static_cast<std::size_t>(std::unique(starts.begin(), starts.end()) - starts.begin());
-        if (distinct > best) {
-            best = distinct;
-            dim = d;
-        }
-    }
+    auto const dim = separating_dimension(
+        rank, count_a, [&](std::size_t i, std::size_t d) { return box_a(i).offsets[d]; });
     struct event {
         std::int64_t start, end;
         bool of_a;

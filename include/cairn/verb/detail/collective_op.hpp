@@ -12,6 +12,7 @@
 #include <cairn/verb/detail/surroundings.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -141,6 +142,25 @@ protected:
                            everybody_ = std::move(all);
                            return collect_failures(everybody_);
                        }));
+    }
+
+    /// Sends each rank its message from the coordinator, if no rank has failed.
+    /// @param message_to  Called on the coordinator with the number of each rank.
+    /// @param mine        Set to that of this rank.
+    template <class F>
+    void scatter_messages(F&& message_to, std::vector<std::byte>& mine) {
+        std::vector<rank_failure> failures;
+        std::vector<std::vector<std::byte>> messages;
+        if (ranks_->coordinator()) {
+            failures = collect_failures(everybody_);
+            if (failures.empty()) failures = mine_.failures;
+            for (std::size_t r = 0; failures.empty() && r < everybody_.size(); ++r)
+                messages.push_back(message_to(r));
+        }
+        ranks_->scatter(failures, messages, received<outcome>([&mine](outcome told) {
+                            mine = std::move(told.payload);
+                            return told.failures;
+                        }));
     }
 
     /// Whether an exchange has failed: the other ranks may be at another step.

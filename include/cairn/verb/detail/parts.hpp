@@ -4,7 +4,6 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
-#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/concepts.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
@@ -19,6 +18,10 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+namespace cairn {
+class mapping;
+}
 
 namespace cairn::detail {
 
@@ -157,14 +160,14 @@ std::optional<any_store> store_in(std::tuple<Parts...>& parts) {
         return std::nullopt;
 }
 
-/// Returns a copy of the mapping among the parts, if there is one.
+/// Returns a copy of the mapping among the parts; null if there is none.
 template <class... Parts>
-std::optional<mapping> mapping_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
+std::shared_ptr<const mapping> mapping_in([[maybe_unused]] const std::tuple<Parts...>& parts) {
     constexpr auto i = index_of<mapping_part, Parts...>();
     if constexpr (i < sizeof...(Parts))
-        return std::get<i>(parts);
+        return std::make_shared<const mapping>(std::get<i>(parts));
     else
-        return std::nullopt;
+        return nullptr;
 }
 
 /// Returns copies of the sinks among the parts.

@@ -49,9 +49,9 @@ public:
     /// @param whole    Whether the plane has all ranks of the job, numbered alike, so that
     ///                 its errors name the right ones.
     part_broadcaster(const surroundings& in, erased_data_plane& plane, stored_windows& windows,
-                     device_windows& planner, const load_plan& plan, reading again,
+                     device_windows& on_host, const load_plan& plan, reading again,
                      cairn::activity& activity, std::chrono::milliseconds timeout, bool whole)
-        : in_(in), plane_(plane), windows_(windows), planner_(planner), plan_(plan),
+        : in_(in), plane_(plane), windows_(windows), on_host_(on_host), plan_(plan),
           again_(std::move(again)), activity_(activity), timeout_(timeout), whole_(whole) {}
     part_broadcaster(part_broadcaster&&) = delete;
 
@@ -211,8 +211,8 @@ private:
     }
     /// A window on a device only if no piece of it needs a copy.
     tensor_view resolve(const shared_part& p, const read_item& i) {
-        if (!is_large(p) || p.items.size() != 1) return planner_.resolve_tensor(i);
-        return planner_.resolve_in_place(i, [&](const tensor_view& w) {
+        if (!is_large(p) || p.items.size() != 1) return on_host_.resolve_tensor(i);
+        return on_host_.resolve_in_place(i, [&](const tensor_view& w) {
             return plane_.serves(w.device) && w.type == p.type && w.shape == p.shape &&
                    is_row_major(w);
         });
@@ -260,7 +260,7 @@ private:
     const surroundings& in_;
     erased_data_plane& plane_;
     stored_windows& windows_;
-    device_windows& planner_;
+    device_windows& on_host_;
     const load_plan& plan_;
     reading again_;
     cairn::activity& activity_;

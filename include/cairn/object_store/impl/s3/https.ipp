@@ -13,6 +13,8 @@
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -33,6 +35,16 @@ struct https_store::state {
 
     detail::s3::http& wire() {
         return connections.here([this] { return connect(); });
+    }
+    /// Of one exchange, for so many bytes.
+    detail::s3::http::terms terms_for(std::size_t bytes) const {
+        constexpr std::size_t most_body = 64 << 10;
+        detail::s3::http::terms t;
+        t.most_body = most_body;
+        t.least_rate = options.least_rate;
+        t.timeout = options.connect_timeout + options.stall_timeout +
+                    std::chrono::seconds((bytes + most_body) / options.least_rate);
+        return t;
     }
     bool may_go_to(const detail::s3::origin& to) const {
         return to.scheme == "https" || (to.scheme == "http" && detail::s3::is_loopback(to.host) &&
@@ -82,7 +94,7 @@ struct https_store::found {
             if (!s->options.authorization.empty() && host_of(r.to) == host_of(s->base.to) &&
                 r.to.scheme == s->base.to.scheme)
                 r.headers.emplace_back("authorization", s->options.authorization);
-            auto answer = s->wire().send(r, {.most_body = most_body});
+            auto answer = s->wire().send(r, s->terms_for(into.size()));
             auto const status = answer.got.status;
             if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)
                 return answer;
@@ -144,7 +156,6 @@ struct https_store::found {
     }
 
     static constexpr int most_redirections = 8;
-    static constexpr std::size_t most_body = 64 << 10;
 
     std::shared_ptr<state> s;
     std::string path, described;
@@ -158,6 +169,10 @@ CAIRN_DECL https_store::https_store(const std::string& url, https_options option
     if (base.to.scheme == "http" && !detail::s3::is_loopback(base.to.host))
         throw error(errc::invalid_argument,
                     {.expected = "https://…", .found = "http://" + base.to.host + "/…"});
+    if (options.least_rate < 1)
+        throw error(
+            errc::invalid_argument,
+            {.expected = "https_options::least_rate of at least 1 byte per second", .found = "0"});
     s_ = std::make_shared<state>(std::move(base), std::move(options));
 }
 
