@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(tensors_on_devices_are_loaded_and_saved) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         support::fake_gpu gpu(seed);
         auto* const user = gpu.new_stream();
-        support::fake_cuda_memory const space(user);
+        support::fake_cuda_memory space(user);
         support::device_tensor qk(gpu, 0, {6, 4}), t(gpu, 0, {3, 2}), head(gpu, 0, {4, 2});
         for (auto* one : {&qk, &t, &head}) one->produce(user, 1000);
         cairn::state_dict const state{{"qk", qk.view}, {"t", t.view}, {"head", head.view}};
