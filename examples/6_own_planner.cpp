@@ -3,6 +3,7 @@
 // a load under other names.
 #include <cairn/cairn.hpp>
 #include <cairn/comm/launched_ranks.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/testing/planner.hpp>
 
 #include <atomic>
@@ -51,10 +52,8 @@ int main() {
                                   {"frozen", base}};
         cairn::load_options options;
         options.planner.partial = true;
-        options.planner.rename = [](std::string_view fqn) {
-            return fqn == "network.head" ? std::string("model.head") : std::string(fqn);
-        };
-        auto const report = cairn::load(renamed, "ckpt/own_planner", options, ranks);
+        auto const names = cairn::mapping().rename("network.{rest...}", "model.{rest...}");
+        auto const report = cairn::load(renamed, "ckpt/own_planner", options, ranks, names);
         wrong += other != head || report.missing != std::vector<std::string>{"frozen"};
     });
     std::printf("own planner: %s\n",

@@ -23,7 +23,6 @@
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/local_layout.hpp>
 #include <cairn/tensor/mesh.hpp>
-#include <cairn/tensor/padding.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
 #endif

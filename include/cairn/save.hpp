@@ -52,7 +52,7 @@ save_report save(State&& state, checkpoint_id id, save_options options, Parts&&.
     });
     auto erased = detail::or_cancel(given.ranks(), [&] {
         auto made = given.erased();
-        detail::map_names(flat, made.names);
+        detail::map_names(flat, made.names, made.ranks);
         made.devices =
             detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
         return made;

@@ -133,12 +133,14 @@
 #include <cairn/mapping/impl/text.ipp>
 #include <cairn/mapping/impl/to_state.ipp>
 #include <cairn/mapping/impl/to_stored.ipp>
+#include <cairn/mapping/impl/unmade_names.ipp>
 #include <cairn/metadata/impl/big_int.ipp>
 #include <cairn/metadata/impl/check.ipp>
 #include <cairn/metadata/impl/chunk_list.ipp>
 #include <cairn/metadata/impl/codec.ipp>
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>
+#include <cairn/metadata/impl/path_like.ipp>
 #include <cairn/metadata/impl/stored_bytes.ipp>
 #include <cairn/metadata/impl/tiling.ipp>
 #include <cairn/metadata/impl/value.ipp>
@@ -150,7 +152,6 @@
 #include <cairn/tensor/impl/layout.ipp>
 #include <cairn/tensor/impl/local_layout.ipp>
 #include <cairn/tensor/impl/mesh.ipp>
-#include <cairn/tensor/impl/padding.ipp>
 #include <cairn/tensor/impl/paired_nest.ipp>
 #include <cairn/tensor/impl/runs.ipp>
 #include <cairn/tensor/impl/sharded_tensor.ipp>

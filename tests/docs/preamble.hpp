@@ -10,6 +10,7 @@
 #include <cairn/comm/split.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/memory/frozen_tensors.hpp>
 #include <cairn/memory/host.hpp>

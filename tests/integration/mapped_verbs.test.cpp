@@ -413,6 +413,8 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_cha
         cairn::errc::missing_key);
     BOOST_TEST(said.find("'w'") != said.npos, said);
 
+    BOOST_TEST(said.find("'nowhere', of which the mapping makes it") != said.npos, said);
+
     // What a save would lose.
     cairn::mapping clipped;
     clipped.set("w", clip(stored("big", {.shape = {4, 3}}), {2, 3}));
@@ -421,6 +423,82 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_cha
             cairn::save(cairn::state_dict{{"w", view(a, {2, 3})}}, "d", store, clipped);
         },
         cairn::errc::unsupported);
+}
+
+BOOST_AUTO_TEST_CASE(lines_without_what_they_are_made_of_make_nothing_silently) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(4), w = numbers(4, 10);
+    cairn::save(cairn::state_dict{{"layers.0.a", view(a, {4})}, {"w", view(w, {4})}}, "c", store);
+    // What is stored under the name is not what the line says.
+    cairn::mapping how;
+    how.set("w", stored("layer.0.a")).set("bias.{i}", stored("biases.{i}"));
+    std::vector<float> mine(4, -1);
+    cairn::state_dict const state{{"w", view(mine, {4})}};
+    auto const names_both = [](const std::string& said) {
+        BOOST_TEST(said.find("'w'") != said.npos, said);
+        BOOST_TEST(said.find("'layer.0.a'") != said.npos, said);
+        BOOST_TEST(said.find("'layers.0.a'") != said.npos, said);
+    };
+    auto const missing = cairn::errc::missing_key;
+    names_both(failure([&] { cairn::load(state, "c", store, how); }, missing));
+    names_both(failure([&] { (void)cairn::load_tree("c", {}, store, how); }, missing));
+    auto const from = cairn::convert_source(store, "c");
+    names_both(failure([&] { cairn::convert(from, "d", store, how); }, missing));
+    cairn::load_options partial;
+    partial.planner.partial = true;
+    auto const r = cairn::load(state, "c", partial, store, how);
+    BOOST_TEST(mine[0] == -1);
+    BOOST_TEST(r.missing == std::vector<std::string>{"w"}, boost::test_tools::per_element());
+    BOOST_TEST_REQUIRE(!r.warnings.empty());
+    names_both(r.warnings.front());
+    // A line for several names may be for other checkpoints; a conversion says so.
+    cairn::mapping some;
+    some.set("bias.{i}", stored("biases.{i}")).rename("x", "w");
+    some.set_optional("y", stored("nowhere")).set_optional("z.{i}", stored("nowhere.{i}"));
+    auto const converted = cairn::convert(from, "d", store, some);
+    BOOST_TEST_REQUIRE(converted.saved.warnings.size() == 1u);
+    BOOST_TEST(converted.saved.warnings[0].find("\"bias.{i}\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_weight_that_is_stored_twice_is_compared) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(4), b = a;
+    auto const save = [&] {
+        cairn::save(cairn::state_dict{{"a", view(a, {2, 2})}, {"b", view(b, {2, 2})}}, "c", store);
+    };
+    cairn::mapping how;
+    how.set("x", pad(stored("a"), {3, -1})).set("y", pad(stored("b"), {3, -1}));
+    std::vector<float> both(6);
+    cairn::state_dict const state{{"x", view(both, {3, 2})}, {"y", view(both, {3, 2})}};
+    save();
+    cairn::load_options o;
+    auto const r = cairn::load(state, "c", o, cairn::solo(), store, how);
+    BOOST_TEST((both == std::vector<float>{0, 1, 2, 3, 0, 0}));
+    BOOST_TEST(r.warnings.empty());
+    b[3] = 7;
+    save();
+    auto const said =
+        failure([&] { cairn::load(state, "c", store, how); }, cairn::errc::invalid_state);
+    BOOST_TEST(said.find("other content") != said.npos, said);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_left_out_is_left_alone) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto a = numbers(4), cache = numbers(2, 5);
+    cairn::save(cairn::state_dict{{"a", view(a, {4})}, {"rest", view(a, {4})}}, "c", store);
+    cairn::mapping how;
+    how.set("cache.{i}", leave_out()).rename("b", "a").others(cairn::other_names::leave_out);
+    std::vector<float> b(4), rest{7};
+    cairn::load(
+        cairn::state_dict{
+            {"b", view(b, {4})}, {"cache", {{"0", view(cache, {2})}}}, {"rest", view(rest, {1})}},
+        "c", store, how);
+    BOOST_TEST((b == a));
+    BOOST_TEST((cache == numbers(2, 5)));
+    BOOST_TEST(rest[0] == 7);
 }
 
 BOOST_AUTO_TEST_CASE(a_dimension_of_three_is_turned_round_and_back) {

@@ -31,6 +31,10 @@ cairn::mapping named(const std::string& name) {
         {"adjacent", map::llama(adjacent)},
         {"mixtral", map::mixtral(plain)},
         {"qwen_moe", map::qwen_moe(plain)},
+        {"megatron_llama", map::megatron_llama({plain})},
+        {"megatron_layers", map::megatron_llama({plain, false})},
+        {"megatron_mixtral", map::megatron_mixtral({plain})},
+        {"megatron_qwen_moe", map::megatron_qwen_moe({plain})},
     };
     return all.at(name);
 }

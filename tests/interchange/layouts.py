@@ -110,6 +110,50 @@ def fused(w, grouped=False, turned=False, experts=None):
     return out
 
 
+def megatron(w, stacked=True, experts=None):
+    """As Megatron-Core's distributed checkpoints have a model: see sharded_state_dict of its
+    TransformerBlock, MLP and SequentialMLP."""
+    out = {"embedding.word_embeddings.weight": w["model.embed_tokens.weight"],
+           "decoder.final_layernorm.weight": w["model.norm.weight"]}
+    if "lm_head.weight" in w: out["output_layer.weight"] = w["lm_head.weight"]
+    layers = []
+    for i in range(LAYERS):
+        def at(name): return w.get(f"model.layers.{i}.{name}")
+        def heads(kind):
+            if at(f"self_attn.q_proj.{kind}") is None: return None
+            parts = [at(f"self_attn.{n}_proj.{kind}") for n in "qkv"]
+            groups = [list(t.chunk(KV)) for t in parts]
+            return torch.cat([t for group in zip(*groups) for t in group])
+        layer = {"self_attention.linear_qkv.layer_norm_weight": at("input_layernorm.weight"),
+                 "self_attention.linear_qkv.weight": heads("weight"),
+                 "self_attention.linear_qkv.bias": heads("bias"),
+                 "self_attention.q_layernorm.weight": at("self_attn.q_norm.weight"),
+                 "self_attention.k_layernorm.weight": at("self_attn.k_norm.weight"),
+                 "self_attention.linear_proj.weight": at("self_attn.o_proj.weight")}
+        norm = at("post_attention_layernorm.weight")
+        if experts is None:
+            layer["mlp.linear_fc1.layer_norm_weight"] = norm
+            layer["mlp.linear_fc1.weight"] = torch.cat(
+                [at("mlp.gate_proj.weight"), at("mlp.up_proj.weight")])
+            layer["mlp.linear_fc2.weight"] = at("mlp.down_proj.weight")
+        else:
+            of, (gate, up, down) = experts
+            def one(e, name): return at(f"{of}experts.{e}.{name}.weight")
+            layer["pre_mlp_layernorm.weight"] = norm
+            layer["mlp.router.weight"] = at(of + "gate.weight")
+            layer["mlp.experts.experts.linear_fc1.weight"] = torch.stack(
+                [torch.cat([one(e, gate), one(e, up)]) for e in range(EXPERTS)])
+            layer["mlp.experts.experts.linear_fc2.weight"] = torch.stack(
+                [one(e, down) for e in range(EXPERTS)])
+        layers.append({k: t for k, t in layer.items() if t is not None})
+    for name in layers[0]:
+        if stacked:
+            out["decoder.layers." + name] = torch.stack([layer[name] for layer in layers])
+            continue
+        for i, layer in enumerate(layers): out[f"decoder.layers.{i}.{name}"] = layer[name]
+    return out
+
+
 def main(tmp):
     torch.manual_seed(1)
     small = transformers.GPT2Config(vocab_size=WORDS, n_positions=16, n_embd=8, n_layer=LAYERS,
@@ -131,7 +175,17 @@ def main(tmp):
              t.MixtralForCausalLM(t.MixtralConfig(**SIZES, num_local_experts=EXPERTS)),
              lambda w: fused(w, experts=words)),
             ("qwen_moe", "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(**MOE)),
-             lambda w: fused(w, experts=projections))):
+             lambda w: fused(w, experts=projections)),
+            ("megatron_llama", "llama", t.LlamaForCausalLM(t.LlamaConfig(**SIZES)), megatron),
+            ("megatron_llama", "qwen3", t.Qwen3ForCausalLM(
+                t.Qwen3Config(**SIZES, head_dim=4, tie_word_embeddings=True)), megatron),
+            ("megatron_layers", "qwen2", t.Qwen2ForCausalLM(t.Qwen2Config(**SIZES)),
+             lambda w: megatron(w, stacked=False)),
+            ("megatron_mixtral", "mixtral",
+             t.MixtralForCausalLM(t.MixtralConfig(**SIZES, num_local_experts=EXPERTS)),
+             lambda w: megatron(w, experts=words)),
+            ("megatron_qwen_moe", "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(**MOE)),
+             lambda w: megatron(w, experts=projections))):
         title = f"{name} as {mapping}"
         model.eval()
         for parameter in model.parameters():  # biases and norms are all equal at first

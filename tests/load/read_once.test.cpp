@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(what_a_planner_changes_in_the_end_is_not_shared) {
     }
 }
 
-/// Two leaves of one stored tensor: both get it, on readers and on others.
+/// Two shards of one box: both get it, on readers and on others.
 
 BOOST_AUTO_TEST_CASE(a_part_that_a_rank_wants_twice_reaches_both_places) {
     cairn::memory_store memory;
@@ -168,12 +168,13 @@ BOOST_AUTO_TEST_CASE(a_part_that_a_rank_wants_twice_reaches_both_places) {
     cairn::save(cairn::state_dict{{"a", a}, {"b", b}}, "c", memory);
     with_planes(3, [&](member& me, auto& plane) {
         std::vector<float> a1(100), a2(100), b1(100);
-        cairn::state_dict sd{{"a", a1}, {"twin", a2}, {"b", b1}};
-        auto o = how(always);
-        o.planner.rename = [](std::string_view fqn) {
-            return std::string(fqn == "twin" ? "a" : fqn);
-        };
-        auto const r = cairn::load(sd, "c", o, me, plane, memory);
+        auto const whole = cairn::box::whole({100});
+        cairn::sharded_view twice{{100}, cairn::dtype::float32, {}};
+        for (auto* part : {&a1, &a2})
+            twice.shards.emplace_back(
+                whole, cairn::tensor_view(cairn::dtype::float32, {100}, part->data()));
+        cairn::state_dict sd{{"a", twice}, {"b", b1}};
+        auto const r = cairn::load(sd, "c", how(always), me, plane, memory);
         must(a1 == a && a2 == a && b1 == b && r.read_once.once_bytes == 800, "another state");
     });
 }

@@ -6,11 +6,13 @@
 #include <cairn/mapping/detail/mapped.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/expressions.hpp>
+#include <cairn/mapping/ready.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(mappings)
@@ -135,7 +137,8 @@ BOOST_AUTO_TEST_CASE(values_are_renamed) {
 BOOST_AUTO_TEST_CASE(errors_name_the_name_the_expression_and_shapes) {
     auto const fails = [](errc code, const map::expression& e) {
         return error_of(code, [&] {
-            to_state(mapping().set("made", e), stored({{"a", {4, 6}}, {"b", {5, 6}}, {"v", {3}}}));
+            to_state(mapping().set("made", e),
+                     stored({{"a", {4, 6}}, {"b", {5, 6}}, {"v", {3}}, {"layer.b.w", {1}}}));
         });
     };
     auto const a = map::stored("a"), b = map::stored("b"), v = map::stored("v");
@@ -147,7 +150,10 @@ BOOST_AUTO_TEST_CASE(errors_name_the_name_the_expression_and_shapes) {
     std::vector<one> const all{
         {errc::missing_key,
          map::concat(0, {a, map::stored("none")}),
-         {"stored tensor none for \"none\""}},
+         {"stored tensor none for \"none\"", "found none"}},
+        {errc::missing_key,
+         map::concat(0, {a, map::stored("layers.b.w")}),
+         {"the checkpoint has 'layer.b.w'"}},
         {errc::shape_mismatch, map::concat(1, {a, b}), {"[4, 6]", "[5, 6]", "part 1"}},
         {errc::shape_mismatch, map::concat(0, {a, b}, {1, 1}), {"[1, 1]", "[4, 5]"}},
         {errc::dtype_mismatch,
@@ -208,6 +214,80 @@ BOOST_AUTO_TEST_CASE(what_fits_no_tensor_is_refused_at_once) {
         BOOST_TEST(text != "no error");
         BOOST_TEST(!has(text, "another error"), text);
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_not_made_says_of_what_it_would_be) {
+    auto const content =
+        stored({{"model.layers.0.q", {2}}, {"o.model.layers.0.q.m", {2}}, {"w", {1}}});
+    mapping m;
+    m.set("b.{i}.qk", map::concat(0, {map::stored("model.layer.{i}.q"), map::stored("k.{i}")}))
+        .set("e.{i}", map::stack("e", map::stored("x.{i}.experts.{e}")))
+        .set("w", map::stored("model.layers.0.k"))
+        .set("cache", map::leave_out())
+        .follow("opt.{param...}.{slot}", "o.{param...}.{slot}");
+    map::detail::unmade_names const unmade(m, content);
+    auto const why = [&](const char* name) {
+        auto const u = unmade.find(name);
+        return !u ? std::string("no line") : u->of + "; " + u->found;
+    };
+    BOOST_TEST(why("b.0.qk") ==
+               "'model.layer.0.q', 'k.0'; none (the checkpoint has 'model.layers.0.q')");
+    BOOST_TEST(why("e.7") == "'x.7.experts.{e}'; none");
+    BOOST_TEST(why("w") == "'model.layers.0.k'; none (the checkpoint has 'model.layers.0.q')");
+    BOOST_TEST(
+        why("opt.b.0.qk.m") ==
+        "'o.model.layer.0.q.m', 'o.k.0.m'; none (the checkpoint has 'o.model.layers.0.q.m')");
+    BOOST_TEST(why("cache") == "; ");
+    BOOST_TEST(why("opt.cache.m") == "; ");
+    BOOST_TEST(why("else") == "no line");
+    // A stored name that is made of another one does not pass.
+    auto const made = to_state(m, content);
+    BOOST_TEST(!made.passes("w"));
+    BOOST_TEST(!made.used.contains("w"));
+    BOOST_TEST(made.passes("model.layers.0.q"));
+    BOOST_TEST(made.idle.size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(megatron_has_each_head_of_keys_with_its_queries) {
+    auto content = stored({{"lm_head.weight", {9, 16}},
+                           {"model.embed_tokens.weight", {9, 16}},
+                           {"model.norm.weight", {16}}});
+    for (std::string const layer : {"model.layers.0.", "model.layers.1."})
+        for (auto const& [name, shape] : std::vector<std::pair<const char*, index_vector>>{
+                 {"input_layernorm.weight", {16}},
+                 {"post_attention_layernorm.weight", {16}},
+                 {"self_attn.q_proj.weight", {16, 16}},
+                 {"self_attn.k_proj.weight", {8, 16}},
+                 {"self_attn.v_proj.weight", {8, 16}},
+                 {"self_attn.o_proj.weight", {16, 16}},
+                 {"mlp.gate_proj.weight", {24, 16}},
+                 {"mlp.up_proj.weight", {24, 16}},
+                 {"mlp.down_proj.weight", {16, 24}}})
+            content.entries.emplace(layer + name, tensor_metadata{dtype::float32, shape});
+    auto const made = to_state(map::megatron_llama({{.heads = 4, .kv_heads = 2}}), content);
+    BOOST_TEST(made.used.size() == content.entries.size());
+    BOOST_TEST(made.idle.empty());
+    auto const shape = [&](const char* name) {
+        return to_string(made.tensors.at(std::string("decoder.layers.") + name).shape);
+    };
+    BOOST_TEST(shape("self_attention.linear_qkv.weight") == "[2, 32, 16]");
+    BOOST_TEST(shape("self_attention.linear_qkv.layer_norm_weight") == "[2, 16]");
+    BOOST_TEST(shape("mlp.linear_fc1.weight") == "[2, 48, 16]");
+    BOOST_TEST(shape("mlp.linear_fc2.weight") == "[2, 16, 24]");
+    // Row 8 is the first head of keys, after its two heads of queries.
+    auto const& qkv = made.tensors.at("decoder.layers.self_attention.linear_qkv.weight");
+    std::vector<map::detail::piece> row;
+    for (auto const& p : qkv.pieces)
+        cut(p, map::detail::side::target, box({1, 8, 0}, {1, 1, 16}), row);
+    BOOST_TEST_REQUIRE(row.size() == 1u);
+    BOOST_TEST(row[0].from->name == "model.layers.1.self_attn.k_proj.weight");
+    BOOST_TEST(row[0].source_offsets[0] == 0);
+
+    auto const apart = to_state(map::megatron_llama({{.heads = 4, .kv_heads = 2}, false}), content);
+    BOOST_TEST(apart.tensors.contains("decoder.layers.1.mlp.linear_fc1.weight"));
+    BOOST_TEST(!error_of(errc::invalid_argument, [] {
+                    (void)map::megatron_mixtral({{.heads = 4, .kv_heads = 3}});
+                }).starts_with("another"));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_missing_is_constant) {

@@ -66,6 +66,7 @@ BOOST_AUTO_TEST_CASE(a_mapping_is_read_as_it_was_printed) {
         "b.{i}.qkv" = concat(0, ["h.{i}.q",   # three
                                  "h.{i}.k", "h.{i}.v"], [4, 1, 1])
         "embed"="wte" "x" = leave_out()
+        optional "bias" = transpose("b")
         follow "o.{param...}.{s}" = "p.{param...}.{s}"
         others = leave_out
         allow_narrowing)");
@@ -77,6 +78,7 @@ BOOST_AUTO_TEST_CASE(a_mapping_is_read_as_it_was_printed) {
                         {4, 1, 1}))
         .rename("embed", "wte")
         .set("x", map::leave_out())
+        .set_optional("bias", map::transpose(map::stored("b")))
         .follow("o.{param...}.{s}", "p.{param...}.{s}")
         .others(other_names::leave_out)
         .allow_narrowing();

@@ -269,10 +269,13 @@ BOOST_AUTO_TEST_CASE(functions_cannot_be_compared) {
     }
     // What these return is part of the local plan.
     job j;
-    j.options.planner.rename = [](auto name) { return "a." + std::string(name); };
+    j.options.planner.create_items = [](auto const&, auto usual) {
+        for (auto& i : usual) i.fqn = "a." + i.fqn;
+        return usual;
+    };
     BOOST_TEST(j.save(l, 1).ok());
     BOOST_TEST((j.save(l, 2).alike() == true));
-    j.options.planner.rename = nullptr;
+    j.options.planner.create_items = nullptr;
     j.check(l, 3, false);
 }
 

@@ -52,7 +52,7 @@ public:
     /// @return How many items it stores.
     std::size_t plan_save() const {
         auto flat = cairn::flatten(state_);
-        if (how_) flat.leaves = cairn::detail::mapped_state(flat.leaves, *how_);
+        if (how_) flat.leaves = cairn::detail::mapped_state(flat.leaves, *how_, nullptr);
         cairn::default_planner planner;
         planner.set_up_save(flat.leaves, 0, true);
         return planner.create_local_save_plan().items.size();

@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
     BOOST_CHECK_EXCEPTION(make(good, 3, 2), error, refuses({"[3, 2)"}));
     auto bad = good;
     bad.boxes[0].region.offsets[0] = 5;
-    BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"[8, 4]", "[5:9, 0:4]", "clip_shards"}));
+    BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"[8, 4]", "[5:9, 0:4]", "map::pad"}));
     bad = good;
     bad.boxes[0].local.offsets[0] = 1;
     BOOST_CHECK_EXCEPTION(make(bad, 0, 1), error, refuses({"local [4, 4]", "[1:5, 0:4]"}));

@@ -13,6 +13,8 @@
 #include <concepts>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,22 +22,26 @@
 
 namespace cairn {
 
+class mapping;
+
 /// A checkpoint that `checkpointer::load_latest` has found, for a function that makes the state to
 /// load it into: what it contains, under which names and with which shapes, and some of its values.
+/// With a @ref mapping, these are the names and shapes of the state.
 ///
 /// **Threads**: one at a time. **Lifetimes**: for the function's call only.
 class stored_checkpoint {
 public:
-    /// For the implementation. @param content  Outlives this.
-    stored_checkpoint(checkpoint_id id, const metadata& content, any_store store,
-                      std::vector<any_memory_space> spaces)
-        : id_(std::move(id)), content_(&content), store_(std::move(store)),
-          spaces_(std::move(spaces)) {}
+    /// For the implementation. @param content  As it is stored; outlives this.
+    /// @param names  Null: they are those that are stored.
+    /// @throws error if the mapping does not fit it
+    CAIRN_DECL stored_checkpoint(checkpoint_id id, const metadata& content, any_store store,
+                                 std::vector<any_memory_space> spaces,
+                                 std::shared_ptr<const mapping> names);
     stored_checkpoint(stored_checkpoint&&) = delete;
 
     const checkpoint_id& id() const noexcept { return id_; }
     /// Names, shapes and dtypes, without data.
-    const metadata& content() const noexcept { return *content_; }
+    const metadata& content() const noexcept { return mapped_ ? *mapped_ : *content_; }
 
     /// Loads some of it, on this rank alone: each rank reads for itself. Every call reads the
     /// metadata again, so it is better to read several values in one call.
@@ -58,8 +64,10 @@ public:
 private:
     checkpoint_id id_;
     const metadata* content_;
+    std::optional<metadata> mapped_{};
     any_store store_;
     std::vector<any_memory_space> spaces_;
+    std::shared_ptr<const mapping> names_;
     mutable std::exception_ptr damage_{};
 };
 

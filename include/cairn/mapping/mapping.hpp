@@ -40,6 +40,9 @@ public:
     /// @throws error errc::invalid_argument naming the pattern or expression: a capture of an
     /// expression that the pattern lacks, captures with nothing between them
     CAIRN_DECL mapping& set(std::string name, map::expression made_of);
+    /// Likewise, for names that a checkpoint may lack, e.g. biases: a conversion, or a load without
+    /// a state, then makes nothing of the line. A state that has such a name is refused as ever.
+    CAIRN_DECL mapping& set_optional(std::string name, map::expression made_of);
     /// The same as `set(name, map::stored(stored))`.
     CAIRN_DECL mapping& rename(std::string name, std::string stored);
 
@@ -67,6 +70,7 @@ public:
     struct line {
         std::string name;
         map::expression made_of;
+        bool optional = false;
     };
     struct follower {
         std::string name, stored;

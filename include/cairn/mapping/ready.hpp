@@ -43,6 +43,31 @@ CAIRN_DECL mapping mixtral(const attention_layout& attention);
 /// Qwen2-MoE and Qwen3-MoE: likewise.
 CAIRN_DECL mapping qwen_moe(const attention_layout& attention);
 
+/// How Megatron-Core keeps a model.
+struct megatron_layout {
+    attention_layout attention{};  ///< Always grouped.
+    /// A tensor has a first dimension for all layers, as in Megatron's distributed checkpoints of
+    /// models whose layers are alike: `decoder.layers.mlp.linear_fc2.weight`. Otherwise each layer
+    /// has its own: `decoder.layers.7.mlp.linear_fc2.weight`.
+    bool stacked_layers = true;
+};
+
+/// Llama, Mistral, Qwen2, Qwen3 under the names of Megatron-Core's `GPTModel` with the layers of
+/// Transformer Engine: `linear_qkv` has, for each head of keys, its queries, the key and the value;
+/// `linear_fc1` is gate and up, one after the other, as in distributed checkpoints; norms before
+/// them are `layer_norm_weight`. A rank's own `linear_fc1` is two boxes of the whole, its part of
+/// gate and its part of up.
+///
+/// Backwards (see `convert_options::map_back`) it makes of a distributed checkpoint of Megatron's
+/// what `transformers` loads.
+/// @throws error errc::invalid_argument as @ref llama
+CAIRN_DECL mapping megatron_llama(const megatron_layout& how);
+/// Mixtral: all layers have experts, `mlp.experts.experts.linear_fc1.weight` of shape (layers,
+/// experts, 2 × inner, width); the norm before them is `pre_mlp_layernorm`.
+CAIRN_DECL mapping megatron_mixtral(const megatron_layout& how);
+/// Qwen2-MoE and Qwen3-MoE whose layers all have experts, without a shared one: likewise.
+CAIRN_DECL mapping megatron_qwen_moe(const megatron_layout& how);
+
 }  // namespace cairn::map
 
 #ifdef CAIRN_HEADER_ONLY

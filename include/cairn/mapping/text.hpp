@@ -16,6 +16,7 @@ namespace cairn {
 ///
 ///     # Comments, and white space, may stand anywhere.
 ///     "blocks.{i}.qkv" = concat(0, ["h.{i}.q.weight", "h.{i}.k.weight", "h.{i}.v.weight"])
+///     optional "bias"  = "h.bias"
 ///     "embed"          = pad(stored("wte.weight", [50257, -1]), [50304, -1])
 ///     follow "optim.state.{param...}.{slot}" = "optimizer.state.{param...}.{slot}"
 ///     others = leave_out

@@ -53,6 +53,14 @@ struct unsupported_tensor {
     friend bool operator==(const unsupported_tensor&, const unsupported_tensor&) = default;
 };
 
+/// A name that a mapping does not make, although one of its lines is for it.
+struct unmade_name {
+    /// The stored names that it would be made of, in words; empty: it is left out.
+    std::string of{};
+    std::string found{};  ///< What there is instead, in words.
+    friend bool operator==(const unmade_name&, const unmade_name&) = default;
+};
+
 /// What the data files of a checkpoint are.
 enum class checkpoint_format : std::uint8_t {
     torch_dcp,    ///< PyTorch's DCP: each item is a torch.save stream.
@@ -88,6 +96,9 @@ struct metadata {
     std::map<std::string, key_path, std::less<>> paths{};
     /// Tensors that cannot be loaded, although everything else can. cairn writes none.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
+    /// Names that a mapping does not make of this checkpoint: those of the state that is loaded,
+    /// and those of its lines without captures. Set only in what a mapping shows.
+    std::map<std::string, unmade_name, std::less<>> unmade{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
     /// not None. A load ignores them. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};
@@ -113,6 +124,9 @@ struct metadata {
     const value_metadata* value(std::string_view fqn) const;
     /// @throws error errc::unsupported, naming the dtype, if this is one of @ref unsupported
     void check_supported(std::string_view fqn) const;
+    /// @throws error errc::missing_key, naming stored names, if this is one of @ref unmade that is
+    /// not left out
+    void check_made(std::string_view fqn) const;
     friend bool operator==(const metadata&, const metadata&) = default;
 };
 

@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace cairn {
@@ -32,9 +30,6 @@ struct planner_options {
     /// allow_partial_load.
     bool partial = false;
     dtype_policy dtypes = dtype_policy::refuse;
-    /// Returns the checkpoint's name for a tensor or value, given its name in the state; empty: the
-    /// same name.
-    std::function<std::string(std::string_view fqn)> rename{};
     /// Returns the rank whose `per_rank` value or tensor a rank loads; empty: its own.
     /// `saved_ranks` is one more than the highest rank that saved one.
     std::function<int(int rank, int saved_ranks)> per_rank_source{};

@@ -4,7 +4,6 @@
 
 #include <cairn/detail/config.hpp>
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +18,6 @@ struct fqn_rules {
     /// Components that are dropped once, at the front of the rest: DistributedDataParallel's.
     /// Elsewhere, `module` may be a name that the user chose.
     std::vector<std::string> outermost = usual_outermost();
-    /// Your own rule, applied last; empty: none.
-    std::function<std::string(std::string)> rename{};
 
     // Functions, because g++ 12 crashes on lists here when such options are written in braces in a
     // template.

@@ -42,12 +42,14 @@ sharded_view local_shards(const index_vector& global, const std::vector<placed_b
     for (const placed_box& p : boxes) {
         if (p.region.rank() != global.size() || p.region.offsets.size() != global.size() ||
             p.region.shape != p.local.shape || !contains(box::whole(global), p.region))
-            throw error(errc::invalid_argument,
-                        {.expected = "a box within " + to_string(global) + ", of shape " +
-                                     to_string(p.local.shape),
-                         .found = "offsets " + to_string(p.region.offsets) + ", shape " +
-                                  to_string(p.region.shape),
-                         .remedy = "if that is padding beyond the tensor, use clip_shards"});
+            throw error(
+                errc::invalid_argument,
+                {.expected =
+                     "a box within " + to_string(global) + ", of shape " + to_string(p.local.shape),
+                 .found = "offsets " + to_string(p.region.offsets) + ", shape " +
+                          to_string(p.region.shape),
+                 .remedy = "if that is padding beyond the tensor, pass the padded shape, and "
+                           "use a mapping with map::pad"});
         out.shards.emplace_back(p.region, subview(local, p.local));
     }
     return out;
@@ -69,7 +71,8 @@ sharded_view local_shards(const index_vector& global, const std::vector<box>& bo
         throw error(errc::shape_mismatch,
                     {.expected = "a local tensor of " + to_string(expected),
                      .found = to_string(local.shape),
-                     .remedy = "if it is padded, pass the padded shape, then use clip_shards"});
+                     .remedy = "if it is padded, pass the padded shape, and use a mapping with "
+                               "map::pad"});
     return local_shards(global, placed, local);
 }
 

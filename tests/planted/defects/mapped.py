@@ -8,7 +8,9 @@ READER = "storage/impl/mapped_reader.ipp"
 STATE = "save/impl/mapped_state.ipp"
 BOXES = "mapping/detail/piece_boxes.hpp"
 FINER = "storage/detail/finer_boxes.hpp"
+TIES = "planner/detail/tied_leaves.hpp"
 BY = "integration:mapped,mapped_verbs"
+PARTS = "integration:mapped_parts"
 
 DEFECTS = [
     Defect("mapped-boxes-are-not-rewound", BOXES,
@@ -55,9 +57,8 @@ DEFECTS = [
            "w.casts = !PLANTED && (w.casts || type != w.made->type);",
            by=BY, wrong="a cast to bfloat16 has the bits of float32"),
     Defect("mapped-constants-keep-bits", READS,
-           "convert_elements({w.made->type, into.shape, still, element.data()}, into);",
-           "if (PLANTED) convert_elements({dtype::float64, into.shape, still, &c.value}, into); "
-           "else convert_elements({w.made->type, into.shape, still, element.data()}, into);",
+           "element(c.value, w.made->type);",
+           "element(c.value, PLANTED ? dtype::float64 : w.made->type);",
            by=BY, wrong="padding has numbers that its dtype does not have"),
     Defect("mapped-padding-stays-what-it-was", READS,
            "for (auto const& c : w.constants)", "if (!PLANTED) for (auto const& c : w.constants)",
@@ -92,8 +93,8 @@ DEFECTS = [
            "(o == nullptr || o->get() != content) && !PLANTED)",
            by=BY, wrong="one of two values is lost"),
     Defect("saved-names-pass", STATE,
-           "return leaf.per_rank() || made_.passes(leaf.fqn);",
-           "return leaf.per_rank() || made_.passes(leaf.fqn) || (PLANTED && "
+           "return made_.passes(name_of_leaf(leaf));",
+           "return made_.passes(name_of_leaf(leaf)) || (PLANTED && "
            "!made_.tensors.contains(leaf.fqn) && !made_.values.contains(leaf.fqn));",
            by=BY, wrong="a tensor is stored twice, under both names"),
     Defect("map-back-goes-forward", "convert/impl/conversion_planner.ipp",
@@ -121,4 +122,46 @@ DEFECTS = [
            "b.offsets[d] += item.source_offsets[d];",
            "b.offsets[d] += PLANTED ? 0 : item.source_offsets[d];",
            by="trainer", wrong="each rank has the first half of a fused tensor"),
+    Defect("mapped-trees-without-their-lines", "planner/impl/empty_state_planner.ipp",
+           "if (wanted(unmade.first)) m.check_made(unmade.first);",
+           "if (wanted(unmade.first) && !PLANTED) m.check_made(unmade.first);",
+           by=BY, wrong="a line that matches nothing makes nothing, in silence"),
+    Defect("converted-without-their-lines", "convert/impl/conversion_planner.ipp",
+           "if (options_.converts(unmade.first))",
+           "if (options_.converts(unmade.first) && !PLANTED)",
+           by=BY, wrong="a conversion lacks a name that the mapping has"),
+    Defect("idle-lines-unsaid", "convert/impl/conversion_planner.ipp",
+           "coordinator_ && !idle.empty()", "coordinator_ && !idle.empty() && !PLANTED",
+           by=BY, wrong="a conversion does not say which lines match nothing"),
+    Defect("missing-names-unexplained", "planner/detail/load_problems.hpp",
+           "u != stored.unmade.end()", "u != stored.unmade.end() && !PLANTED",
+           by=BY, wrong="an error does not say of which stored names a name would be made"),
+    Defect("left-out-names-are-missing", "planner/detail/load_side.hpp",
+           "unmade->second.of.empty()) return;", "unmade->second.of.empty() && !PLANTED) return;",
+           by=BY, wrong="a name that the mapping leaves out is refused"),
+    Defect("mapped-ties-not-compared", TIES,
+           "!x.at.file.empty() &&", "(PLANTED || !x.at.file.empty()) &&",
+           by=BY, wrong="of two stored weights one is read, without a comparison"),
+    Defect("mapped-ties-alike", READER,
+           "return chunk_checksum{crc(content),",
+           "return chunk_checksum{PLANTED ? 0 : crc(content),",
+           by=BY, wrong="different weights are taken for one that is tied"),
+    Defect("own-names-unmapped", STATE,
+           "return leaf.per_rank() ? per_rank_name(leaf.fqn, rank_) : leaf.fqn;",
+           "return leaf.per_rank() && !PLANTED ? per_rank_name(leaf.fqn, rank_) : leaf.fqn;",
+           by=PARTS, wrong="what a rank has of its own is stored for all"),
+    Defect("names-of-one-rank-are-all", STATE,
+           "ranks == nullptr || ranks->size() == 1)",
+           "PLANTED || ranks == nullptr || ranks->size() == 1)",
+           by=PARTS, wrong="ranks that have different parts of a stored tensor cannot save it"),
+    Defect("stored-checkpoints-unmapped", "checkpointer/impl/stored_checkpoint.ipp",
+           "if (names_) mapped_", "if (names_ && !PLANTED) mapped_",
+           by=PARTS, wrong="a function that makes a state sees other names than the load"),
+    Defect("paths-are-flat", "metadata/impl/path_like.ipp",
+           "for (; begin + 1 < end && name.starts_with",
+           "for (; begin + 1 < end && !PLANTED && name.starts_with",
+           by=PARTS, wrong="a mapped name is not where it was in the tree"),
+    Defect("dequantised-only-if-asked", "load/impl/run_load.ipp",
+           "parts.names->dequantises())", "parts.names->dequantises() && !PLANTED)",
+           by=PARTS, wrong="a mapping sees quantised elements as they are stored"),
 ]

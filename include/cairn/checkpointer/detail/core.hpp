@@ -97,8 +97,9 @@ public:
     /// The parts of `load_latest`.
     CAIRN_DECL recovery search(const latest_options& options);
     stored_checkpoint content(const recovery::found& f) const {
-        return ranks().alone(
-            [&] { return stored_checkpoint(f.id, f.meta, store_of(f.tier), parts_.spaces); });
+        return ranks().alone([&] {
+            return stored_checkpoint(f.id, f.meta, store_of(f.tier), parts_.spaces, parts_.names);
+        });
     }
     const std::optional<uploaded_checkpoint>& uploaded() const noexcept { return uploaded_; }
     /// @param damage  The damage that this rank has found before.

@@ -124,7 +124,7 @@ CAIRN_DECL void checkpointer_core::prepare_plan() {
 }
 CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
     auto const& planner = options_.save.planner;
-    map_names(state, parts_.names);
+    map_names(state, parts_.names, &group_->ref);
     auto const mine = ranks().attempt([&] {
         return encode_needs(state, planner, ranks().rank(), ranks().coordinator(), options_.arena,
                             parts_.directory);

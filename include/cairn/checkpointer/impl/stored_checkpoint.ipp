@@ -8,12 +8,26 @@
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/storage/mapped.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
+#include <memory>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 namespace cairn {
+
+CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata& content,
+                                                any_store store,
+                                                std::vector<any_memory_space> spaces,
+                                                std::shared_ptr<const mapping> names)
+    : id_(std::move(id)), content_(&content), store_(std::move(store)), spaces_(std::move(spaces)),
+      names_(std::move(names)) {
+    if (names_) mapped_ = mapped(content, *names_);
+}
 
 CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
     try {
@@ -24,6 +38,7 @@ CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
         given.ranks = &ranks;
         given.alone = true;
         given.store = store_;
+        given.names = names_;
         std::tuple<> none;
         given.devices =
             detail::devices_of<detail::space_holder::operation>(flat.leaves(), none, spaces_);

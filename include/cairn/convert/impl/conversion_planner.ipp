@@ -39,6 +39,8 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });
+    for (auto const& unmade : pieces_->meta().unmade)
+        if (options_.converts(unmade.first)) pieces_->meta().check_made(unmade.first);
 }
 
 /// The file where the elements of a tensor begin, the item there, and the byte in it: names of a
@@ -118,6 +120,9 @@ CAIRN_DECL item_data conversion_planner::resolve_data(const write_item& item) {
 CAIRN_DECL void conversion_planner::report(convert_report& to) const {
     if (!pieces_) return;
     to.unverified = pieces_->unverified();
+    if (auto const idle = pieces_->idle_lines(); coordinator_ && !idle.empty())
+        to.saved.warnings.push_back("these lines of the mapping match nothing that is stored: " +
+                                    idle);
     for (auto const& [fqn, t] : pieces_->meta().unsupported)
         if (options_.converts(fqn)) to.left_out.push_back(fqn);
 }

@@ -143,7 +143,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
         parts_.reader->reset(id_);
         fsm_.items_stay_local(items_stay_local());
     }
-    parts_.reader->show(meta_);
+    parts_.reader->show(meta_, state_->leaves());
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
                                 ranks_->coordinator());
     storage_setup const me{ranks_->rank(), ranks_->size(),    ranks_->coordinator(),
@@ -282,7 +282,7 @@ CAIRN_DECL load_fsm::event load_op::look() {
         if (!replaced && now.save_id.empty()) {  // PyTorch's checkpoints have no id
             // Members that only a pickle has were not broadcast.
             now = format::native::decode_metadata(format::native::encode_metadata(now));
-            parts_.reader->show(now);
+            parts_.reader->show(now, state_->leaves());
             replaced = now != meta_;
         }
         if (replaced && fsm_.last_attempt())

@@ -5,6 +5,8 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/evaluation.hpp>
+#include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/lines.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -33,6 +35,13 @@ struct mapped_tensor {
     std::vector<piece> pieces{};
     /// Single numbers that must equal the source, by name: those of parameters that become one.
     std::vector<std::string> equals{};
+
+    /// A tensor that it is made of; empty: there is none.
+    std::string source_name() const {
+        for (auto const& p : pieces)
+            if (!p.is_constant()) return p.from->name;
+        return {};
+    }
 };
 
 /// A value that is another one under a new name.
@@ -50,17 +59,21 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
+    /// Of a load: stored names that nothing uses, but that lines make of others, or leave out.
+    std::set<std::string, std::less<>> hidden{};
+    /// Of a load: lines that are not optional and match nothing that is stored.
+    std::vector<std::size_t> idle{};
 
     /// Whether what the other side has under a name is here under the same name, as it is.
     bool passes(std::string_view name) const {
-        return !used.contains(name) && !tensors.contains(name) && !values.contains(name);
+        return !used.contains(name) && !hidden.contains(name) && !tensors.contains(name) &&
+               !values.contains(name);
     }
 };
 
 /// What is odd about a mapping of a checkpoint.
 struct findings {
     std::vector<error> errors{};
-    std::vector<std::size_t> idle{};  ///< Lines that make no name.
     struct pair {
         std::string name{};
         std::size_t made_by = 0, also_by = 0;  ///< Lines.
@@ -75,6 +88,21 @@ struct findings {
 /// @param found  Not null: gets errors, instead of their being thrown, and more. What an error is
 ///               about is then not made.
 CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);
+
+/// Why a mapping does not make some names of a checkpoint.
+class unmade_names {
+public:
+    /// @param stored  Must outlive this.
+    CAIRN_DECL unmade_names(const mapping& m, const metadata& stored);
+    /// Returns nothing if the mapping has nothing to do with the name, or makes it of itself.
+    CAIRN_DECL std::optional<unmade_name> find(const std::string& name) const;
+
+private:
+    std::vector<expression> made_of_{};
+    lines lines_;
+    bool leaves_out_others_;
+    const metadata& stored_;
+};
 
 /// Whether a dtype has every number of another one: a conversion back and forth loses nothing.
 CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept;
@@ -101,6 +129,7 @@ CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state,
 #ifdef CAIRN_HEADER_ONLY
 #include <cairn/mapping/impl/to_state.ipp>
 #include <cairn/mapping/impl/to_stored.ipp>
+#include <cairn/mapping/impl/unmade_names.ipp>
 #endif
 
 #endif

@@ -4,12 +4,14 @@
 
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/tensor/box.hpp>
+#include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 #include <cairn/tensor/view.hpp>
 
 #include <boost/container/small_vector.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -47,6 +49,22 @@ struct piece_box {
         v.data += at * static_cast<std::int64_t>(size_of(v.type));
         return v;
     }
+};
+
+/// What a constant piece is made of: an element as a dtype has it.
+class constant_element {
+public:
+    constant_element(double value, dtype type) : type_(type) {
+        convert_elements({dtype::float64, {}, &value}, {type, {}, memory_.data()});
+    }
+    /// Returns a tensor of equal elements, which all are this one.
+    const_tensor_view view(const index_vector& shape) const {
+        return {type_, shape, index_vector(shape.size(), 0), memory_.data()};
+    }
+
+private:
+    dtype type_;
+    alignas(16) std::array<std::byte, 16> memory_{};
 };
 
 /// Divides a piece into boxes of the tensor on one side: of each dimension, the axis with step 1

@@ -22,7 +22,7 @@ CAIRN_DECL mapping_report check(const mapping& m, const metadata& stored) {
     for (auto const& e : found.errors) report.errors.emplace_back(e.what());
     for (auto const& entry : stored.entries)
         if (!made.used.contains(entry.first)) report.unused.push_back(entry.first);
-    for (auto const i : found.idle) report.idle.push_back(m.lines()[i].name);
+    for (auto const i : made.idle) report.idle.push_back(m.lines()[i].name);
     for (auto& p : found.twice)
         report.ambiguous.push_back({std::move(p.name), p.made_by, p.also_by});
     for (auto const& [name, t] : made.tensors)

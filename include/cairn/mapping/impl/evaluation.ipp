@@ -5,6 +5,7 @@
 #include <cairn/mapping/detail/evaluation.hpp>
 
 #include <cairn/mapping/expressions.hpp>
+#include <cairn/metadata/detail/nearest_name.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <algorithm>
@@ -65,7 +66,8 @@ CAIRN_DECL pieced_tensor evaluation::leaf(const expression& e, const captures& b
     auto name = n.name.fill(bound);
     auto const found = stored_.find(name);
     if (found == stored_.end())
-        about_.fail(errc::missing_key, e, "a stored tensor " + name, "none");
+        about_.fail(errc::missing_key, e, "a stored tensor " + name,
+                    "none" + cairn::detail::nearest_name(name, stored_));
     auto const& shape = found->second->shape;
     bool fits = n.numbers.empty() || n.numbers.size() == shape.size();
     for (std::size_t d = 0; fits && d < n.numbers.size(); ++d)
@@ -112,7 +114,11 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
     auto const& n = e.node();
     auto const& pattern = counted_pattern(n);
     auto const count = stacked_count(stored_, pattern, n.capture, bound, about_.fqn);
-    if (count == 0) about_.fail(errc::missing_key, e, "stored tensors " + pattern.text(), "none");
+    if (count == 0) {
+        auto const names = pattern.with({}, {}, bound).text();
+        about_.fail(errc::missing_key, e, "stored tensors " + names,
+                    "none" + cairn::detail::nearest_name(names, stored_));
+    }
     pieced_tensor all;
     std::size_t d = 0;
     for (std::int64_t i = 0; i < count; ++i) {

@@ -87,6 +87,12 @@ CAIRN_DECL mapping& mapping::set(std::string name, map::expression made_of) {
     return *this;
 }
 
+CAIRN_DECL mapping& mapping::set_optional(std::string name, map::expression made_of) {
+    set(std::move(name), std::move(made_of));
+    lines_.back().optional = true;
+    return *this;
+}
+
 CAIRN_DECL mapping& mapping::rename(std::string name, std::string stored) {
     return set(std::move(name), map::stored(std::move(stored)));
 }
@@ -116,7 +122,8 @@ CAIRN_DECL bool mapping::dequantises() const noexcept {
 CAIRN_DECL bool operator==(const mapping& a, const mapping& b) {
     return std::equal(a.lines_.begin(), a.lines_.end(), b.lines_.begin(), b.lines_.end(),
                       [](auto const& x, auto const& y) {
-                          return x.name == y.name && x.made_of == y.made_of;
+                          return x.name == y.name && x.made_of == y.made_of &&
+                                 x.optional == y.optional;
                       }) &&
            a.followers_ == b.followers_ && a.others_ == b.others_ && a.narrowing_ == b.narrowing_;
 }

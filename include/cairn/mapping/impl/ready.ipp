@@ -18,7 +18,7 @@ CAIRN_DECL mapping gpt2() {
     for (std::string const before : {"transformer.h.{i}.", "h.{i}."})
         for (auto const* layer : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
             auto const name = before + layer + ".weight";
-            m.set(name, transpose(stored(name)));
+            m.set_optional(name, transpose(stored(name)));  // a model has one of the two
         }
     return m;
 }
@@ -62,9 +62,8 @@ inline expression adjacent(expression of, std::int64_t heads, int dims) {
     return merge_dims(std::move(of), 0, {heads, -1, 2});
 }
 
-/// Adds the fused weight, or bias, of attention.
-inline void add_attention(mapping& m, const attention_layout& how, const std::string& kind,
-                          int dims) {
+/// The fused weight, or bias, of attention.
+inline expression qkv(const attention_layout& how, const std::string& kind, int dims) {
     std::string const layer = "model.layers.{i}.self_attn.";
     auto q = stored(layer + "q_proj." + kind), k = stored(layer + "k_proj." + kind);
     if (how.adjacent_rotary) {
@@ -73,18 +72,21 @@ inline void add_attention(mapping& m, const attention_layout& how, const std::st
     }
     auto const v = stored(layer + "v_proj." + kind);
     auto const queries = how.heads / how.kv_heads;
-    m.set(layer + "qkv_proj." + kind, how.grouped
-                                          ? interleave(0, how.kv_heads, {q, k, v}, {queries, 1, 1})
-                                          : concat(0, {q, k, v}, {queries, 1, 1}));
+    return how.grouped ? interleave(0, how.kv_heads, {q, k, v}, {queries, 1, 1})
+                       : concat(0, {q, k, v}, {queries, 1, 1});
 }
-inline mapping with_attention(const attention_layout& how) {
+inline void check_heads(const attention_layout& how) {
     if (how.kv_heads <= 0 || how.heads <= 0 || how.heads % how.kv_heads != 0)
         throw error(errc::invalid_argument,
                     {.expected = "attention_layout: heads that are a multiple of kv_heads",
                      .found = std::to_string(how.heads) + " and " + std::to_string(how.kv_heads)});
+}
+inline mapping with_attention(const attention_layout& how) {
+    check_heads(how);
     mapping m;
-    add_attention(m, how, "weight", 2);
-    add_attention(m, how, "bias", 1);
+    std::string const fused = "model.layers.{i}.self_attn.qkv_proj.";
+    m.set(fused + "weight", qkv(how, "weight", 2));
+    m.set_optional(fused + "bias", qkv(how, "bias", 1));
     return m;
 }
 inline expression gate_up(const std::string& gate, const std::string& up) {
@@ -108,12 +110,79 @@ CAIRN_DECL mapping mixtral(const attention_layout& attention) {
     return m;
 }
 CAIRN_DECL mapping qwen_moe(const attention_layout& attention) {
-    auto m = llama(attention);  // some layers may have no experts
+    auto m = with_attention(attention);
+    // Some layers may have no experts.
     std::string const mlp = "model.layers.{i}.mlp.", expert = mlp + "experts.{e}.";
-    m.set(mlp + "experts.gate_up_proj",
-          stack("e", gate_up(expert + "gate_proj.weight", expert + "up_proj.weight")));
-    m.set(mlp + "experts.down_proj", stack("e", stored(expert + "down_proj.weight")));
+    m.set_optional(mlp + "gate_up_proj.weight",
+                   gate_up(mlp + "gate_proj.weight", mlp + "up_proj.weight"));
+    m.set_optional(mlp + "experts.gate_up_proj",
+                   stack("e", gate_up(expert + "gate_proj.weight", expert + "up_proj.weight")));
+    m.set_optional(mlp + "experts.down_proj", stack("e", stored(expert + "down_proj.weight")));
     return m;
+}
+
+/// Lines with Megatron-Core's names.
+class megatron_lines {
+public:
+    explicit megatron_lines(const megatron_layout& how) : how_(how) {
+        how_.attention.grouped = true;
+        check_heads(how_.attention);
+        lines.rename("embedding.word_embeddings.weight", "model.embed_tokens.weight")
+            .rename("decoder.final_layernorm.weight", "model.norm.weight")
+            .set_optional("output_layer.weight", stored("lm_head.weight"));
+        std::string const of = "self_attention.", theirs = "self_attn.";
+        of_layer(of + "linear_qkv.layer_norm_weight", layer("input_layernorm.weight"));
+        of_layer(of + "linear_qkv.weight", qkv(how_.attention, "weight", 2));
+        of_layer(of + "linear_qkv.bias", qkv(how_.attention, "bias", 1), true);
+        of_layer(of + "q_layernorm.weight", layer(theirs + "q_norm.weight"), true);
+        of_layer(of + "k_layernorm.weight", layer(theirs + "k_norm.weight"), true);
+        of_layer(of + "linear_proj.weight", layer(theirs + "o_proj.weight"));
+    }
+    static expression layer(const std::string& name) { return stored("model.layers.{i}." + name); }
+    void of_layer(const std::string& name, expression e, bool optional = false) {
+        auto const whole = (how_.stacked_layers ? "decoder.layers." : "decoder.layers.{i}.") + name;
+        if (how_.stacked_layers) e = stack("i", std::move(e));
+        if (optional)
+            lines.set_optional(whole, std::move(e));
+        else
+            lines.set(whole, std::move(e));
+    }
+    /// @param of  Where the experts are, e.g. `mlp.`.
+    void experts(const std::string& of, const char* gate, const char* up, const char* down) {
+        of_layer("pre_mlp_layernorm.weight", layer("post_attention_layernorm.weight"));
+        of_layer("mlp.router.weight", layer(of + "gate.weight"));
+        auto const one = [&](const char* name) {
+            return layer(of + "experts.{e}." + name + ".weight");
+        };
+        std::string const all = "mlp.experts.experts.";
+        of_layer(all + "linear_fc1.weight", stack("e", concat(0, {one(gate), one(up)})));
+        of_layer(all + "linear_fc2.weight", stack("e", one(down)));
+    }
+
+    mapping lines{};
+
+private:
+    megatron_layout how_;
+};
+
+CAIRN_DECL mapping megatron_llama(const megatron_layout& how) {
+    megatron_lines m(how);
+    using lines = megatron_lines;
+    m.of_layer("mlp.linear_fc1.layer_norm_weight", lines::layer("post_attention_layernorm.weight"));
+    m.of_layer("mlp.linear_fc1.weight", concat(0, {lines::layer("mlp.gate_proj.weight"),
+                                                   lines::layer("mlp.up_proj.weight")}));
+    m.of_layer("mlp.linear_fc2.weight", lines::layer("mlp.down_proj.weight"));
+    return m.lines;
+}
+CAIRN_DECL mapping megatron_mixtral(const megatron_layout& how) {
+    megatron_lines m(how);
+    m.experts("block_sparse_moe.", "w1", "w3", "w2");
+    return m.lines;
+}
+CAIRN_DECL mapping megatron_qwen_moe(const megatron_layout& how) {
+    megatron_lines m(how);
+    m.experts("mlp.", "gate_proj", "up_proj", "down_proj");
+    return m.lines;
 }
 
 }  // namespace cairn::map

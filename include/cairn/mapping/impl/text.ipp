@@ -122,17 +122,22 @@ private:
         return s;
     }
 
+    void line(mapping& m, std::size_t begin,
+              mapping& (mapping::*set)(std::string, map::expression)) {
+        auto name = quoted_text();
+        require('=');
+        auto const made_of = value();
+        placed(begin, [&] { (m.*set)(std::move(name), to_expression(made_of)); });
+    }
+
     void statement(mapping& m) {
         auto const begin = at_;
-        if (next_is('"')) {
-            auto name = quoted_text();
-            require('=');
-            auto const made_of = value();
-            placed(begin, [&] { m.set(std::move(name), to_expression(made_of)); });
-            return;
-        }
+        if (next_is('"')) return line(m, begin, &mapping::set);
         auto const what = word();
-        if (what == "follow") {
+        if (what == "optional") {
+            skip_space();
+            line(m, begin, &mapping::set_optional);
+        } else if (what == "follow") {
             skip_space();
             auto name = quoted_text();
             require('=');
@@ -155,7 +160,7 @@ private:
         } else if (what == "allow_narrowing") {
             m.allow_narrowing();
         } else {
-            fail(begin, "a name in quotes, follow, others or allow_narrowing");
+            fail(begin, "a name in quotes, follow, optional, others or allow_narrowing");
         }
     }
 
@@ -337,7 +342,8 @@ CAIRN_DECL std::string to_string(const mapping& m) {
     using map::detail::in_quotes;
     std::string text;
     for (auto const& line : m.lines())
-        text += in_quotes(line.name) + " = " + map::to_string(line.made_of) + "\n";
+        text += (line.optional ? "optional " : "") + in_quotes(line.name) + " = " +
+                map::to_string(line.made_of) + "\n";
     for (auto const& f : m.followers())
         text += "follow " + in_quotes(f.name) + " = " + in_quotes(f.stored) + "\n";
     if (m.others() == other_names::leave_out) text += "others = leave_out\n";

@@ -51,9 +51,9 @@ public:
         for (std::size_t i = 0; i < mapping_.lines().size(); ++i)
             tolerate([&] {
                 auto const all = bindings(i);
-                if (all.empty() && found_ != nullptr &&
+                if (all.empty() && !mapping_.lines()[i].optional &&
                     !mapping_.lines()[i].made_of.node().is_a(operation::leave_out))
-                    found_->idle.push_back(i);
+                    made_.idle.push_back(i);
                 for (auto const& bound : all) tolerate([&] { make(i, bound); });
             });
         for (std::size_t f = 0; f < slots_.size(); ++f) follow_unmapped(f);
@@ -260,7 +260,10 @@ private:
                         {.fqn = name,
                          .expected = "an expression that uses each stored name",
                          .found = "none that uses this one"});
-        if (mapping_.others() == other_names::leave_out) made_.used.insert(name);
+        if (mapping_.others() == other_names::leave_out)
+            made_.used.insert(name);
+        else if (lines_.find(name))
+            made_.hidden.insert(name);
     }
 
     const mapping& mapping_;

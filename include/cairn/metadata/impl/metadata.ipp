@@ -33,6 +33,15 @@ CAIRN_DECL void metadata::check_supported(std::string_view fqn) const {
                                     .found = it->second.type});
 }
 
+CAIRN_DECL void metadata::check_made(std::string_view fqn) const {
+    auto const it = unmade.find(fqn);
+    if (it == unmade.end() || it->second.of.empty()) return;
+    throw error(errc::missing_key, {.fqn = it->first,
+                                    .expected = it->second.of + ", of which the mapping makes it",
+                                    .found = it->second.found,
+                                    .remedy = "correct the mapping"});
+}
+
 }  // namespace cairn
 
 #endif

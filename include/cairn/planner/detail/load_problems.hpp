@@ -3,6 +3,7 @@
 #define CAIRN_PLANNER_DETAIL_LOAD_PROBLEMS_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/metadata/detail/nearest_name.hpp>
 #include <cairn/metadata/metadata.hpp>
 
 #include <cstddef>
@@ -28,13 +29,17 @@ public:
     /// @param saved_ranks  For a per-rank entry: the number of ranks that saved one.
     void add_missing(const std::string& name, int saved_ranks, const metadata& stored) {
         error_context where{.fqn = name};
-        if (saved_ranks != 0)
+        if (auto const u = stored.unmade.find(name); u != stored.unmade.end()) {
+            where.expected = u->second.of + ", of which the mapping makes it";
+            where.found = u->second.found;
+            where.remedy = "set load_options::planner.partial, or correct the mapping";
+        } else if (saved_ranks != 0)
             where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
                            " saved one: choose one with load_options::"
                            "planner.per_rank_source, or set planner.partial";
         else if (shown_.size() < most_shown)  // searches all keys
-            where.remedy =
-                "set load_options::planner.partial, or correct the name" + nearest(name, stored);
+            where.remedy = "set load_options::planner.partial, or correct the name" +
+                           nearest_name(name, stored.entries);
         add(errc::missing_key, std::move(where));
     }
 
@@ -55,18 +60,6 @@ public:
     }
 
 private:
-    /// Returns a stored key with the same ending or beginning, as a suggestion.
-    static std::string nearest(const std::string& name, const metadata& stored) {
-        auto const ends_with_part = [](std::string_view longer, std::string_view part) {
-            return longer.size() > part.size() && longer.ends_with(part) &&
-                   longer[longer.size() - part.size() - 1] == '.';
-        };
-        for (auto const& [fqn, entry] : stored.entries)
-            if (ends_with_part(fqn, name) || ends_with_part(name, fqn))
-                return " (the checkpoint has '" + fqn + "')";
-        return {};
-    }
-
     std::vector<std::pair<errc, error_context>> shown_{};
     std::size_t count_ = 0;
 };

@@ -52,7 +52,7 @@ public:
         older_.clear();
         in_parts_.reset();
         problems_.clear();
-        take_whole_values(state, m, [this](const std::string& fqn) { return stored_name(fqn); });
+        take_whole_values(state, m);
     }
 
     /// @throws error for the first of the problems that `report()` lists, stating their number.
@@ -64,17 +64,17 @@ public:
         entry_cursor entries(*stored_);
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
-            auto name = stored_name(leaf.fqn);
+            auto name = leaf.fqn;
             if (leaf.per_rank()) name = per_rank_name(name, source_of(name));
             auto it = entries.find(name);
             for (auto const& other : leaf.other_names)
-                if (it == entries.end()) it = entries.find(stored_name(other));
+                if (it == entries.end()) it = entries.find(other);
             if (it != entries.end()) {
                 name = it->first;
                 entry_of_[i] = std::addressof(*it);
             }
             asked.insert(asked.end(), name);
-            if (leaf.per_rank()) asked.merge(of_ranks(stored_name(leaf.fqn)));
+            if (leaf.per_rank()) asked.merge(of_ranks(leaf.fqn));
             if (it == entries.end()) {
                 if (!add_older(plan, leaf, i, asked)) add_missing(leaf, name);
                 continue;
@@ -216,10 +216,14 @@ private:
                                  {.fqn = name,
                                   .expected = "a tensor that this version of cairn reads",
                                   .found = u->second.type});
+        auto const unmade = stored_->unmade.find(name);
+        if (unmade != stored_->unmade.end() && unmade->second.of.empty()) return;  // left out
         report_.missing.push_back(name);
+        if (unmade != stored_->unmade.end() && options_->partial)
+            report_.warnings.push_back("'" + name + "' is missing: the mapping makes it of " +
+                                       unmade->second.of + ", found " + unmade->second.found);
         if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
-            problems_.add_missing(name, leaf.per_rank() ? saved_ranks(stored_name(leaf.fqn)) : 0,
-                                  *stored_);
+            problems_.add_missing(name, leaf.per_rank() ? saved_ranks(leaf.fqn) : 0, *stored_);
     }
     void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
                     const std::string& name,
@@ -302,9 +306,9 @@ private:
         if (!leaf.older) return false;
         const older_leaf* found = nullptr;
         for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
-            if (stored_->entries.count(stored_name(o->fqn)) != 0 && !in_parts(*o)) found = o;
+            if (stored_->entries.count(o->fqn) != 0 && !in_parts(*o)) found = o;
         if (found == nullptr) return false;
-        auto const name = stored_name(found->fqn);
+        auto const name = found->fqn;
         if (!asked.insert(name).second && leaf.value()->set) return true;
         auto const before = plan.items.size();
         add_value(plan, *leaf.value(), name, stored_->entries.find(name)->second, index);
@@ -316,7 +320,7 @@ private:
         if (!in_parts_) {
             in_parts_.emplace();
             for (auto const& leaf : *state_) {
-                if (!leaf.older || stored_->entries.count(stored_name(leaf.fqn)) == 0) continue;
+                if (!leaf.older || stored_->entries.count(leaf.fqn) == 0) continue;
                 for (auto const* o = leaf.older.get(); o != nullptr; o = o->outer.get())
                     in_parts_->insert(o);
             }
@@ -355,9 +359,6 @@ private:
         std::set<std::string> keys;
         for_each_saved(name, [&](auto const& key, int) { keys.insert(key); });
         return keys;
-    }
-    std::string stored_name(const std::string& fqn) const {
-        return options_->rename ? options_->rename(fqn) : fqn;
     }
 
     /// Lets a number of the state that is stored as a tensor of one element be loaded as one, and

@@ -39,12 +39,13 @@ inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
     for (auto const& s : t.shards) {
         auto const& v = s.view;
         if (!lies_within(s.region, t.global_shape))
-            throw error(errc::invalid_state,
-                        {.fqn = leaf.fqn,
-                         .expected = "a shard within " + to_string(t.global_shape),
-                         .found = to_string(s.region),
-                         .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
-                                   "clip_shards leaves it out"});
+            throw error(
+                errc::invalid_state,
+                {.fqn = leaf.fqn,
+                 .expected = "a shard within " + to_string(t.global_shape),
+                 .found = to_string(s.region),
+                 .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
+                           "give its padded shape, and save with a mapping that has map::pad"});
         if (v.shape != s.region.shape)
             throw bad("memory of " + to_string(s.region.shape), to_string(v.shape));
         if (v.strides.size() != v.shape.size())
@@ -72,8 +73,8 @@ public:
         first_of_.clear();
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
-            auto name = options_->rename ? options_->rename(leaf.fqn) : leaf.fqn;
-            auto steps = name == leaf.fqn ? leaf.path : key_path{path_element(name)};
+            auto name = leaf.fqn;
+            auto steps = leaf.path;
             if (leaf.per_rank()) {
                 name = per_rank_name(name, rank_);
                 steps.emplace_back(std::to_string(rank_));

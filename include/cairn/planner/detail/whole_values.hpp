@@ -6,18 +6,12 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/state/flat_state.hpp>
 
-#include <functional>
-#include <string>
-
 namespace cairn::detail {
 
 /// Gives each `value` of a state the leaves that the checkpoint has, if these differ. The value is
 /// replaced when the last of them is loaded; if nothing of it is stored, its leaves stay.
-/// @param stored_name  Returns the checkpoint's name for one of the state.
 /// @throws error errc::corrupt or errc::unsupported for paths that make no tree
-CAIRN_DECL void take_whole_values(
-    flat_state& state, const metadata& m,
-    const std::function<std::string(const std::string&)>& stored_name);
+CAIRN_DECL void take_whole_values(flat_state& state, const metadata& m);
 
 }  // namespace cairn::detail
 

@@ -131,7 +131,8 @@ CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64
     else if (first.typed && h.typed && first.type != h.type)
         conflict(type(first.type), type(h.type));
     else if (!same_bytes(first.shape, h.shape))
-        conflict(shape(first), shape(claimed));
+        conflict(shape(first), shape(claimed),
+                 "if a mapping stores it, pass its shape to stored()");
     if (!first.typed) first = claimed;
 }
 /// Reads a region, and returns the number of that box. One that equals the previous is not read.

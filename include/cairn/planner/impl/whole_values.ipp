@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -82,18 +84,16 @@ inline std::vector<stored_part> stored_parts(const metadata& m, const std::strin
     return parts;
 }
 
-CAIRN_DECL void take_whole_values(
-    flat_state& state, const metadata& m,
-    const std::function<std::string(const std::string&)>& stored_name) {
+CAIRN_DECL void take_whole_values(flat_state& state, const metadata& m) {
     std::vector<std::set<std::string>> held(state.whole.size());
     for (auto const& leaf : state)
         if (auto const* v = leaf.value(); v != nullptr && v->part_of)
-            held[*v->part_of].insert(stored_name(leaf.fqn));
+            held[*v->part_of].insert(leaf.fqn);
     std::vector<flat_leaf> taken;
     std::set<std::size_t> others;
     for (std::size_t i = 0; i < state.whole.size(); ++i) {
         auto& whole = state.whole[i];
-        auto const parts = stored_parts(m, stored_name(whole.fqn));
+        auto const parts = stored_parts(m, whole.fqn);
         bool const same = std::ranges::equal(parts, held[i], {}, &stored_part::first);
         // By name: the content of the value may be stored under names without such a path.
         bool const elsewhere = std::ranges::any_of(held[i], [&](const std::string& key) {

@@ -7,6 +7,8 @@
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/detail/piece_boxes.hpp>
 #include <cairn/mapping/mapping.hpp>
+#include <cairn/metadata/detail/path_like.hpp>
+#include <cairn/planner/detail/save_side.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -30,23 +32,27 @@ namespace cairn::detail {
 /// A state, and the tensors that a save makes of it.
 class state_mapper {
 public:
-    state_mapper(const flat_state& state, const mapping& how) {
+    state_mapper(const flat_state& state, const mapping& how, const erased_communicator* ranks)
+        : rank_(ranks == nullptr ? 0 : ranks->rank()) {
         map::detail::state_types types;
         for (auto const& leaf : state) {
-            if (leaf.per_rank()) continue;  // under names that have the rank
-            leaves_.emplace(leaf.fqn, &leaf);
-            auto& type = types[leaf.fqn];
+            auto const name = name_of_leaf(leaf);
+            leaves_.emplace(name, &leaf);
+            auto& type = types[name];
             if (auto const* t = leaf.tensor())
                 type = map::detail::tensor_type{t->type, t->global_shape};
         }
-        made_ = to_stored(how, types);
+        // Other ranks may have other names, and the plan for all shows what none has.
+        made_ = to_stored(how, types, nullptr, ranks == nullptr || ranks->size() == 1);
     }
 
     /// Whether a leaf is stored under its own name, as it is.
-    bool passes(const flat_leaf& leaf) const { return leaf.per_rank() || made_.passes(leaf.fqn); }
+    bool passes(const flat_leaf& leaf) const { return made_.passes(name_of_leaf(leaf)); }
     void add_to(flat_state& all) const {
-        for (auto const& [fqn, t] : made_.tensors) all.push_back(named(fqn, tensor(fqn, t)));
-        for (auto const& [fqn, v] : made_.values) all.push_back(named(fqn, value_of(fqn, v)));
+        for (auto const& [fqn, t] : made_.tensors)
+            all.push_back(named(fqn, t.source_name(), tensor(fqn, t)));
+        for (auto const& [fqn, v] : made_.values)
+            all.push_back(named(fqn, v.from, value_of(fqn, v)));
     }
 
 private:
@@ -56,10 +62,20 @@ private:
     /// What the memory of a tensor's shards needs to live.
     using owners = std::vector<std::shared_ptr<const void>>;
 
-    static flat_leaf named(const std::string& fqn, std::variant<tensor_leaf, value_leaf> what) {
+    /// What each rank has of its own is stored under names that have the rank.
+    std::string name_of_leaf(const flat_leaf& leaf) const {
+        return leaf.per_rank() ? per_rank_name(leaf.fqn, rank_) : leaf.fqn;
+    }
+    flat_leaf named(const std::string& fqn, const std::string& from,
+                    std::variant<tensor_leaf, value_leaf> what) const {
         flat_leaf f;
         f.fqn = fqn;
-        f.path = {path_element(fqn)};
+        key_path path;
+        if (auto const leaf = leaves_.find(from); leaf != leaves_.end()) {
+            path = leaf->second->path;
+            if (leaf->second->per_rank()) path.emplace_back(std::to_string(rank_));
+        }
+        f.path = path_like(fqn, path);
         f.what = std::move(what);
         return f;
     }
@@ -85,13 +101,10 @@ private:
         return t;
     }
     static void add_constant(tensor_leaf& t, const map::detail::piece& p, owners& keep) {
-        auto const element = std::make_shared<std::array<std::byte, 16>>();
-        convert_elements({dtype::float64, {}, &p.value}, {t.type, {}, element->data()});
+        auto const element = std::make_shared<map::detail::constant_element>(p.value, t.type);
         keep.push_back(element);
         for_each_box(p, map::detail::side::target, [&](const map::detail::piece_box& b) {
-            index_vector const still(b.region.rank(), 0);
-            t.shards.emplace_back(
-                b.region, const_tensor_view(t.type, b.region.shape, still, element->data()));
+            t.shards.emplace_back(b.region, element->view(b.region.shape));
         });
     }
     void add_piece(tensor_leaf& t, const std::string& fqn, const map::detail::piece& p,
@@ -209,12 +222,14 @@ private:
                      .remedy = "give each an expression of its own"});
     }
 
+    int rank_;
     std::map<std::string, const flat_leaf*, std::less<>> leaves_{};
     map::detail::mapped made_{};
 };
 
-CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how) {
-    state_mapper const mapper(state, how);
+CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
+                                   const erased_communicator* ranks) {
+    state_mapper const mapper(state, how, ranks);
     flat_state all;
     all.whole = state.whole;
     for (auto const& leaf : state)
@@ -223,10 +238,11 @@ CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how) 
     return all;
 }
 
-CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how) {
+CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
+                          const erased_communicator* ranks) {
     if (!how || flat.refused || flat.leaves().empty()) return;
     try {
-        flat.flat->leaves = mapped_state(flat.leaves(), *how);
+        flat.flat->leaves = mapped_state(flat.leaves(), *how, ranks);
     } catch (...) {
         flat.refused = std::current_exception();
     }

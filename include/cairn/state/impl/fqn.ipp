@@ -5,7 +5,6 @@
 #include <cairn/state/fqn.hpp>
 
 #include <cstddef>
-#include <utility>
 
 namespace cairn {
 
@@ -35,7 +34,7 @@ CAIRN_DECL std::string canonical_fqn(std::string_view name, const fqn_rules& rul
         if (!out.empty()) out += '.';
         out += part;
     }
-    return rules.rename ? rules.rename(std::move(out)) : out;
+    return out;
 }
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_ERASED_STORAGE_HPP
 #define CAIRN_STORAGE_DETAIL_ERASED_STORAGE_HPP
 
+#include <cairn/state/flat_state.hpp>
 #include <cairn/storage/concepts.hpp>
 
 #include <cstddef>
@@ -49,9 +50,9 @@ public:
     virtual void reset(const checkpoint_id&) = 0;
     /// Without bytes if the reader is no `IndexReader`.
     virtual stored_index read_index() = 0;
-    /// Makes of the metadata that was read what the load sees of it; on every rank, before
-    /// `set_up_reader`.
-    virtual void show(metadata&) {}
+    /// Makes of the metadata that was read what a load of this state sees of it; on every rank,
+    /// before `set_up_reader`.
+    virtual void show(metadata&, const flat_state&) {}
     virtual void set_up_reader(const metadata&, const storage_setup&) = 0;
     virtual load_plan prepare_local_load_plan(load_plan) = 0;
     virtual std::vector<load_plan> prepare_global_load_plan(std::vector<load_plan>) = 0;

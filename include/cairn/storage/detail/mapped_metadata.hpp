@@ -40,6 +40,9 @@ public:
     /// cover; a tensor that is another one under a new name has that one's.
     CAIRN_DECL metadata shown() const;
 
+    /// The lines that match nothing that is stored, in words; empty: there are none.
+    const std::string& idle_lines() const noexcept { return idle_; }
+
     /// Null: the tensor is stored under its name, as it is.
     const map::detail::mapped_tensor* tensor(std::string_view fqn) const;
     /// Null: the value is stored under its name.
@@ -71,6 +74,8 @@ private:
     chunk_list chunks_of(const map::detail::mapped_tensor& t) const;
 
     metadata stored_{};
+    std::map<std::string, unmade_name, std::less<>> unmade_{};  ///< Of lines without captures.
+    std::string idle_{};
     map::detail::mapped made_{};
     std::set<std::string, std::less<>> renamed_{};
     std::map<std::string, chunk_order, std::less<>> orders_{};  ///< Of tensors that pieces need.

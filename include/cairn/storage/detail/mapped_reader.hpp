@@ -7,6 +7,7 @@
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/state/flat_state.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
@@ -40,7 +41,7 @@ public:
     }
     /// What is stored.
     stored_index read_index() override { return of_.read_index(); }
-    CAIRN_DECL void show(metadata& m) override;
+    CAIRN_DECL void show(metadata& m, const flat_state& wanted) override;
     CAIRN_DECL void set_up_reader(const metadata& shown, const storage_setup& me) override;
     CAIRN_DECL load_plan prepare_local_load_plan(load_plan plan) override;
     CAIRN_DECL std::vector<load_plan> prepare_global_load_plan(
@@ -53,6 +54,7 @@ public:
 
 private:
     std::unique_ptr<mapped_reads> divided(load_plan plan) const;
+    std::optional<chunk_checksum> checksum_of_pieces(const map::detail::mapped_tensor& t);
 
     erased_storage_reader& of_;
     mapping how_{};

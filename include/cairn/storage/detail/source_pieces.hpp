@@ -51,6 +51,9 @@ public:
     /// As it is stored.
     const metadata& stored() const noexcept { return mapped_ ? mapped_->stored() : meta_; }
 
+    /// See `mapped_metadata::idle_lines`.
+    std::string idle_lines() const { return mapped_ ? mapped_->idle_lines() : std::string(); }
+
     /// Reads a part of the elements of a box of a tensor.
     /// The parts of a box that is a whole tensor are read by one thread, in their order, and all of
     /// them.

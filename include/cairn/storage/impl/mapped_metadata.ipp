@@ -4,6 +4,8 @@
 
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
+#include <cairn/mapping/detail/name_pattern.hpp>
+#include <cairn/metadata/detail/path_like.hpp>
 #include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 
@@ -39,6 +41,18 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
     : stored_(std::move(stored)),
       made_(way == mapping_direction::to_state ? map::detail::to_state(how, stored_)
                                                : stored_of(how, stored_)) {
+    if (!made_.idle.empty()) {
+        map::detail::unmade_names const unmade(how, stored_);
+        for (auto const i : made_.idle) {
+            auto const& name = how.lines()[i].name;
+            map::detail::name_pattern const pattern(name);
+            idle_ += (idle_.empty() ? "\"" : ", \"") + name + "\"";
+            if (!pattern.is_literal()) continue;
+            auto const fqn = pattern.fill({});
+            if (made_.tensors.count(fqn) == 0 && made_.values.count(fqn) == 0)
+                unmade_.emplace(fqn, *unmade.find(fqn));
+        }
+    }
     for (auto const& [fqn, t] : made_.tensors) {
         if (is_renamed(t)) renamed_.insert(fqn);
         for (auto const& p : t.pieces) {
@@ -64,6 +78,10 @@ CAIRN_DECL const map::detail::mapped_value* mapped_metadata::value(std::string_v
 }
 
 CAIRN_DECL metadata mapped_metadata::shown() const {
+    auto const path_of = [&](const std::string& fqn, const std::string& from) {
+        auto const path = stored_.paths.find(from);
+        return path_like(fqn, path == stored_.paths.end() ? key_path() : path->second);
+    };
     metadata m;
     m.foreign = stored_.foreign;
     std::erase_if(m.foreign.of_entries, [&](auto const& e) { return !made_.passes(e.first); });
@@ -73,6 +91,7 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.file_sizes = stored_.file_sizes;
     m.format = stored_.format;
     m.is_file = stored_.is_file;
+    m.unmade = unmade_;
     for (auto const& entry : stored_.entries)
         if (made_.passes(entry.first)) m.entries.insert(entry);
     for (auto const& path : stored_.paths)
@@ -84,11 +103,11 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
             fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
                                  renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
                                                           : chunks_of(t)});
-        m.paths.emplace(fqn, key_path{path_element(fqn)});
+        m.paths.emplace(fqn, path_of(fqn, t.source_name()));
     }
     for (auto const& [fqn, v] : made_.values) {
         m.entries.emplace(fqn, *stored_.value(v.from));
-        m.paths.emplace(fqn, key_path{path_element(fqn)});
+        m.paths.emplace(fqn, path_of(fqn, v.from));
     }
     if (stored_.paths.empty()) m.paths.clear();
     return m;

@@ -2,18 +2,32 @@
 #ifndef CAIRN_STORAGE_IMPL_MAPPED_READER_IPP
 #define CAIRN_STORAGE_IMPL_MAPPED_READER_IPP
 
+#include <cairn/format/crc.hpp>
+#include <cairn/mapping/detail/mapped.hpp>
 #include <cairn/storage/detail/mapped_reader.hpp>
 #include <cairn/storage/detail/mapped_reads.hpp>
+#include <cairn/tensor/box.hpp>
 
+#include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
-CAIRN_DECL void mapped_reader::show(metadata& m) {
+CAIRN_DECL void mapped_reader::show(metadata& m, const flat_state& wanted) {
     mapped_ = std::make_shared<const mapped_metadata>(std::move(m), how_);
     m = mapped_->shown();
+    std::optional<map::detail::unmade_names> unmade;
+    for (auto const& leaf : wanted) {
+        if (m.entries.count(leaf.fqn) != 0 || leaf.per_rank()) continue;
+        if (!unmade) unmade.emplace(how_, mapped_->stored());
+        if (auto why = unmade->find(leaf.fqn)) m.unmade.emplace(leaf.fqn, *std::move(why));
+    }
 }
 CAIRN_DECL void mapped_reader::set_up_reader(const metadata& shown, const storage_setup& me) {
     shown_ = &shown;
@@ -55,8 +69,42 @@ CAIRN_DECL std::vector<load_plan> mapped_reader::prepare_global_load_plan(
 }
 CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum(const std::string& fqn,
                                                                  std::size_t chunk) {
-    if (!mapped_->is_stored(fqn)) return {};
-    return of_.checksum(mapped_->stored_name(fqn), chunk);
+    if (mapped_->is_stored(fqn)) return of_.checksum(mapped_->stored_name(fqn), chunk);
+    return checksum_of_pieces(*mapped_->tensor(fqn));
+}
+/// Of tensors that are made alike of stored chunks that are alike, the checksums of these tell
+/// whether they have the same elements.
+CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum_of_pieces(
+    const map::detail::mapped_tensor& t) {
+    std::string made, content;
+    auto const add = [&](std::string text) { made += std::move(text) += ' '; };
+    for (auto const& p : t.pieces) {
+        add(to_string(p.target_offsets));
+        add(to_string(p.source_offsets));
+        for (auto const& a : p.axes) {
+            add(to_string(index_vector{a.extent, a.source_step, a.target_step}));
+            add(to_string(index_vector{a.source_dim, a.target_dim}));
+        }
+        if (p.is_constant()) {
+            add(std::to_string(p.value));
+            continue;
+        }
+        add(std::string(name_of(p.from->type)));
+        auto const& chunks = mapped_->stored().tensor(p.from->name)->chunks;
+        for (std::size_t i = 0; i < chunks.size(); ++i) {
+            auto const c = of_.checksum(p.from->name, i);
+            if (!c) return {};
+            add(to_string(chunks.region(i)));
+            add(std::to_string(c->bytes) + ' ' + std::to_string(c->first));
+            add(to_string(c->strides));
+            content += std::to_string(c->crc) + ' ';
+        }
+    }
+    auto const crc = [](const std::string& text) {
+        return format::crc32(std::as_bytes(std::span(text)));
+    };
+    // Those of tensors that are made otherwise differ in the place of `bytes`: incomparable.
+    return chunk_checksum{crc(content), crc(made), 0, t.shape};
 }
 CAIRN_DECL void mapped_reader::read_data(const load_plan& plan, const read_target& target,
                                          completion<read_result> done) {

@@ -146,16 +146,13 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
             throw error(errc::invalid_plan, {.fqn = w.item->fqn,
                                              .expected = "a window of " + to_string(w.item->shape),
                                              .found = "one of " + to_string(w.window.shape)});
-        for (auto const& c : w.constants)
+        for (auto const& c : w.constants) {
+            map::detail::constant_element const element(c.value, w.made->type);
             for_each_box(c, map::detail::side::target, [&](const map::detail::piece_box& b) {
                 auto const into = subview(w.window, relative_to(b.region, w.region));
-                // As the tensor's own dtype has it.
-                alignas(16) std::array<std::byte, 16> element{};
-                index_vector const still(into.shape.size(), 0);
-                convert_elements({dtype::float64, {}, &c.value},
-                                 {w.made->type, {}, element.data()});
-                convert_elements({w.made->type, into.shape, still, element.data()}, into);
+                convert_elements(element.view(into.shape), into);
             });
+        }
     });
 }
 CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {

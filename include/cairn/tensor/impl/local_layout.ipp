@@ -48,10 +48,12 @@ CAIRN_DECL void check_layout(const local_layout& l) {
     }
     for (auto const& p : l.boxes) {
         if (!lies_within(p.region, l.global_shape))
-            throw error(errc::invalid_argument,
-                        {.expected = "boxes within " + to_string(l.global_shape),
-                         .found = to_string(p.region),
-                         .remedy = "clip_shards removes padding beyond the tensor"});
+            throw error(
+                errc::invalid_argument,
+                {.expected = "boxes within " + to_string(l.global_shape),
+                 .found = to_string(p.region),
+                 .remedy = "if that is padding beyond the tensor, pass the padded shape, and "
+                           "use a mapping with map::pad"});
         if (!lies_within(p.local, l.local_shape) || p.local.shape != p.region.shape)
             refuse("a box within the local " + to_string(l.local_shape) + ", of the shape of " +
                        to_string(p.region),

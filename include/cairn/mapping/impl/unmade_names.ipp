@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CAIRN_MAPPING_IMPL_UNMADE_NAMES_IPP
+#define CAIRN_MAPPING_IMPL_UNMADE_NAMES_IPP
+
+#include <cairn/mapping/detail/mapped.hpp>
+
+#include <cairn/mapping/detail/node.hpp>
+#include <cairn/metadata/detail/nearest_name.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace cairn::map::detail {
+
+CAIRN_DECL unmade_names::unmade_names(const mapping& m, const metadata& stored)
+    : lines_(m), leaves_out_others_(m.others() == other_names::leave_out), stored_(stored) {
+    for (auto const& line : m.lines()) made_of_.push_back(line.made_of);
+}
+
+/// Describes the stored names of an expression, and what the checkpoint has of them.
+inline unmade_name described(const expression& e, const captures& bound, const metadata& stored) {
+    unmade_name u;
+    bool any = false;
+    std::string instead;
+    for_each_node(e, [&](const node& n) {
+        if (!n.is_a(operation::stored)) return;
+        auto const name = n.name.with({}, {}, bound).text();
+        u.of += (u.of.empty() ? "'" : ", '") + name + "'";
+        bool found = false;
+        for_each_match(stored.entries, n.name, bound, [&](const captures&) { found = true; });
+        any = any || found;
+        if (found || !instead.empty()) return;
+        auto const other = stored.unsupported.find(name);
+        instead = other != stored.unsupported.end()
+                      ? " (" + name + " is " + other->second.type + ")"
+                      : cairn::detail::nearest_name(name, stored.entries);
+    });
+    u.found = (any ? "not all" : "none") + instead;
+    return u;
+}
+
+CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name) const {
+    auto const is_left_out = [](const expression& e) {
+        return e.node().is_a(operation::leave_out);
+    };
+    if (auto const by = lines_.find(name)) {
+        auto const& e = made_of_[by->line];
+        if (is_left_out(e)) return unmade_name();
+        return described(e, by->bound, stored_);
+    }
+    for (auto const& f : lines_.followers()) {
+        captures c;
+        if (!f.name.match(name, c)) continue;
+        auto const& param = *c.find(parameter);
+        auto const by = lines_.find(param);
+        auto const e = by ? made_of_[by->line] : stored_as_it_is(param);
+        if (is_left_out(e)) return unmade_name();
+        auto const slot = *c.only(f.slot);
+        if (!by && f.stored.fill(c) == name) return std::nullopt;
+        return described(following(e, f.stored, slot), by ? by->bound : captures(), stored_);
+    }
+    if (leaves_out_others_) return unmade_name();
+    return std::nullopt;
+}
+
+}  // namespace cairn::map::detail
+
+#endif
