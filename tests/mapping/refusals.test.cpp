@@ -51,4 +51,34 @@ BOOST_AUTO_TEST_CASE(two_stored_tensors_do_not_become_one_in_silence) {
     BOOST_TEST(has(step, "'o.w.step' and 'p.w.step'"), step);
 }
 
+BOOST_AUTO_TEST_CASE(clips_fill_what_they_drop_once_and_with_one_value) {
+    auto const clipped = [](double value, double other) {
+        auto const whole = map::stored("w", {.shape = {8, 2}});
+        return mapping()
+            .set("a", map::slice(map::clip(whole, {5, 2}, value), 0, 0, 2))
+            .set("b", map::slice(map::clip(whole, {5, 2}, other), 0, 2, 5));
+    };
+    auto const types = state({{"a", {2, 2}}, {"b", {3, 2}}});
+    std::int64_t filled = 0, all = 0;
+    auto const once = to_stored(clipped(1, 1), types);
+    for (auto const& p : once.tensors.at("w").pieces) {
+        all += p.volume();
+        if (p.is_constant()) filled += p.volume();
+    }
+    BOOST_TEST(filled == 6);
+    BOOST_TEST(all == 16);
+    auto const text = error_of(errc::unsupported, [&] { to_stored(clipped(1, 2), types); });
+    BOOST_TEST(has(text, "clip"), text);
+    BOOST_TEST(has(text, "2.000000 and 1.000000"), text);
+    // Where they meet in part only.
+    auto const w = map::stored("w", {.shape = {4, 4}});
+    mapping m;
+    m.set("a", map::slice(map::slice(map::clip(w, {2, 2}, 0), 1, 0, 1), 0, 0, 1))
+        .set("b", map::slice(map::clip(w, {2, 1}, 0), 0, 1, 2));
+    std::int64_t n = 0;
+    auto const in_part = to_stored(m, state({{"a", {1, 1}}, {"b", {1, 1}}}));
+    for (auto const& p : in_part.tensors.at("w").pieces) n += p.volume();
+    BOOST_TEST(n == 16);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
