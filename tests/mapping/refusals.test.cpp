@@ -81,4 +81,50 @@ BOOST_AUTO_TEST_CASE(clips_fill_what_they_drop_once_and_with_one_value) {
     BOOST_TEST(n == 16);
 }
 
+BOOST_AUTO_TEST_CASE(numbers_whose_product_or_sum_is_no_length_are_refused_at_once) {
+    auto const w = map::stored("w");
+    constexpr std::int64_t huge = std::int64_t{1} << 62, root = std::int64_t{1} << 32;
+    auto const refused = [](auto&& f) { return error_of(errc::invalid_argument, f); };
+    for (auto const& text : {
+             refused([&] {
+                 map::split_dim(w, 0, {root, root, -1});
+             }),
+             refused([&] {
+                 map::split_dim(w, 0, {3, 6148914691236517206});
+             }),
+             refused([&] {
+                 map::merge_dims(w, 0, {huge, -1, 4});
+             }),
+             refused([&] {
+                 map::concat(0, {w, w, w, w}, {huge, huge, huge, huge});
+             }),
+             refused([&] { map::part(w, 0, 0, huge + 1); }),
+             refused([&] { map::slice(w, 0, 0, std::numeric_limits<std::int64_t>::max()); }),
+             refused([&] {
+                 map::pad(w, {huge / 2, 8});
+             }),
+             refused([&] { map::interleave(0, huge, {w}); }),
+             refused([&] {
+                 map::stored("w", {.shape = {root, root}});
+             }),
+         })
+        BOOST_TEST(has(text, "expected"), text);
+    // Known in part each.
+    auto const deep = map::part(map::part(w, 0, 0, root), 0, 0, root);
+    auto const text = error_of(errc::invalid_argument, [&] {
+        to_stored(mapping().set("a", deep), state({{"a", {8}}}));
+    });
+    BOOST_TEST(has(text, "a known shape of the stored tensor w"), text);
+    // As large as they may be.
+    constexpr std::int64_t quarter = most_elements / 4;
+    mapping m;
+    m.set("a", map::concat(0, {w, map::stored("v")}, {3 * quarter, quarter}));
+    BOOST_TEST(to_state(m, stored({{"w", {3}}, {"v", {1}}})).tensors.at("a").shape[0] == 4);
+    BOOST_TEST(has(error_of(errc::shape_mismatch,
+                            [&] {
+                                to_state(m, stored({{"w", {2}}, {"v", {2}}}));
+                            }),
+                   "proportion"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

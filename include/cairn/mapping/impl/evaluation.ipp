@@ -98,11 +98,12 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
         lengths.push_back(next.shape[d]);
         all.append(std::move(next), d);
     }
-    auto const sum = n.numbers.empty()
-                         ? 0
-                         : std::accumulate(n.numbers.begin(), n.numbers.end(), std::int64_t{0});
+    // The lengths are multiples of the smallest numbers in the same proportion.
+    std::int64_t divisor = 0, sum = 0;
+    for (auto const number : n.numbers) divisor = std::gcd(divisor, number), sum += number;
+    auto const unit = n.numbers.empty() ? 0 : all.shape[d] / (sum / divisor);
     for (std::size_t i = 0; i < n.numbers.size(); ++i)
-        if (lengths[i] * sum != n.numbers[i] * all.shape[d])
+        if (lengths[i] != n.numbers[i] / divisor * unit)
             about_.fail(errc::shape_mismatch, e, "lengths in proportion to " + to_string(n.numbers),
                         to_string(index_vector(lengths)));
     return all;
@@ -224,7 +225,7 @@ CAIRN_DECL void evaluation::split(const expression& e, pieced_tensor& t) const {
     for (auto const size : sizes) known *= size == -1 ? 1 : size;
     for (auto& size : sizes)
         if (size == -1) size = t.shape[d] / known;
-    if (sizes.product() != t.shape[d])
+    if (!is_possible(sizes) || sizes.product() != t.shape[d])
         about_.fail(errc::shape_mismatch, e, "a product of " + to_string(n.numbers),
                     to_string(t.shape));
     if (!t.split_dim(d, sizes))
