@@ -127,4 +127,24 @@ BOOST_AUTO_TEST_CASE(numbers_whose_product_or_sum_is_no_length_are_refused_at_on
                    "proportion"));
 }
 
+BOOST_AUTO_TEST_CASE(what_is_made_has_a_shape_that_a_tensor_can_have) {
+    constexpr std::int64_t most = most_elements;
+    auto const a = map::stored("a");
+    auto const text = [&](const map::expression& e) {
+        return error_of(errc::shape_mismatch, [&] {
+            to_state(mapping().set("x", e), stored({{"a", {most / 8, 8}}}));
+        });
+    };
+    for (auto const& made :
+         {map::pad(a, {most / 4, -1}), map::concat(0, {a, a}), map::concat(1, {a, a}),
+          map::interleave(1, 2, {a, a}), map::slice(map::concat(0, {a, a}), 0, 0, 2)})
+        BOOST_TEST(has(text(made), "a shape that a tensor can have"), text(made));
+    auto const stacked = error_of(errc::shape_mismatch, [&] {
+        to_state(mapping().set("x", map::stack("e", map::stored("a.{e}"))),
+                 stored({{"a.0", {most}}, {"a.1", {most}}}));
+    });
+    BOOST_TEST(has(stacked, "a shape that a tensor can have"), stacked);
+    BOOST_TEST(text(a) == "no error");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

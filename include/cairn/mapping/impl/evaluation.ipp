@@ -96,6 +96,7 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
                         std::string(name_of(all.type)) + " of part " + std::to_string(i),
                         std::string(name_of(next.type)));
         lengths.push_back(next.shape[d]);
+        check_longer(e, all.shape, d, next.shape[d]);
         all.append(std::move(next), d);
     }
     // The lengths are multiples of the smallest numbers in the same proportion.
@@ -133,10 +134,19 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
         else if (next.type != all.type)
             about_.fail(errc::dtype_mismatch, e, std::string(name_of(all.type)) + " of each",
                         std::string(name_of(next.type)));
-        else
+        else {
+            check_longer(e, all.shape, d, 1);
             all.append(std::move(next), d);
+        }
     }
     return all;
+}
+
+CAIRN_DECL void evaluation::check_longer(const expression& e, index_vector shape, std::size_t d,
+                                         std::int64_t more) const {
+    shape[d] += more;
+    if (!is_possible(shape))
+        about_.fail(errc::shape_mismatch, e, "a shape that a tensor can have", to_string(shape));
 }
 
 /// What has one operand.
@@ -259,6 +269,7 @@ CAIRN_DECL void evaluation::resize(const expression& e, pieced_tensor& t) const 
         about_.fail(errc::shape_mismatch, e,
                     (longer ? "no more than " : "no less than ") + to_string(n.numbers),
                     to_string(t.shape));
+    check_longer(e, to, 0, 0);
     if (longer) return t.grow(to, *n.value);
     if (dropped && n.value) {
         std::vector<piece> around;
