@@ -147,4 +147,14 @@ BOOST_AUTO_TEST_CASE(what_is_made_has_a_shape_that_a_tensor_can_have) {
     BOOST_TEST(text(a) == "no error");
 }
 
+BOOST_AUTO_TEST_CASE(indices_are_numbers_as_they_are_printed) {
+    auto const m = mapping().set("x.{e}", map::unstack(map::stored("w"), "{e}"));
+    for (auto const* name : {"x.00", "x.9223372036854775807", "x.-1", "x.1a"}) {
+        auto const text = error_of(errc::invalid_argument, [&] {
+            to_stored(m, state({{name, {2}}}));
+        });
+        BOOST_TEST(has(text, "a number as an index"), text);
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

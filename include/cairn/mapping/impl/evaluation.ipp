@@ -31,8 +31,8 @@ CAIRN_DECL std::int64_t index_of(const node& unstack, const captures& bound,
                                  const std::string& fqn) {
     auto const text = unstack.name.fill(bound);
     std::int64_t n = 0;
-    auto const [end, bad] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (bad != std::errc() || end != text.data() + text.size() || n < 0)
+    auto const bad = std::from_chars(text.data(), text.data() + text.size(), n).ec;
+    if (bad != std::errc() || text != std::to_string(n) || n < 0 || n >= most_elements)
         throw error(errc::invalid_argument,
                     {.fqn = fqn, .expected = "a number as an index", .found = text});
     return n;
