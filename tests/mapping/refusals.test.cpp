@@ -157,4 +157,16 @@ BOOST_AUTO_TEST_CASE(indices_are_numbers_as_they_are_printed) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(what_follows_a_name_that_is_left_out_is_left_out) {
+    auto const m = mapping()
+                       .set("head", map::leave_out())
+                       .follow("o.{param...}.{slot}", "o.{param...}.{slot}");
+    auto const made = to_stored(
+        m, state({{"head", {4, 2}}, {"o.head.m", {4, 2}}, {"o.head.step", {}}, {"k", {1}}}));
+    BOOST_TEST(made.tensors.empty());
+    BOOST_TEST(!made.passes("o.head.m"));
+    BOOST_TEST(!made.passes("o.head.step"));
+    BOOST_TEST(made.passes("k"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
