@@ -169,4 +169,18 @@ BOOST_AUTO_TEST_CASE(what_follows_a_name_that_is_left_out_is_left_out) {
     BOOST_TEST(made.passes("k"));
 }
 
+BOOST_AUTO_TEST_CASE(a_save_stores_one_thing_under_a_name) {
+    auto const value_too = error_of(errc::invalid_state, [] {
+        to_stored(mapping().rename("a", "x").rename("b", "x"), state({{"a", {2}}, {"b", {-1}}}));
+    });
+    BOOST_TEST(has(value_too, "x"), value_too);
+    auto const copy_too = error_of(errc::invalid_state, [] {
+        to_stored(mapping()
+                      .rename("count", "o.w.step")
+                      .follow("opt.{param...}.{slot}", "o.{param...}.{slot}"),
+                  state({{"count", {}}, {"w", {3}}, {"opt.w.step", {}}}));
+    });
+    BOOST_TEST(has(copy_too, "o.w.step"), copy_too);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

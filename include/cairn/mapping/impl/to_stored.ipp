@@ -355,11 +355,13 @@ private:
     void check_passing() {
         made_.tensors.merge(copies_);
         auto const check_one = [&](const std::string& name) {
-            if (passes(name))
+            // Copies that are left have the name of something else that is made.
+            if (passes(name) || copies_.contains(name) ||
+                (made_.tensors.contains(name) && made_.values.contains(name)))
                 throw error(errc::invalid_state,
                             {.fqn = name,
                              .expected = "one thing to be stored under this name",
-                             .found = "itself, and what an expression stores there",
+                             .found = "two of the state",
                              .remedy = "Set an expression for this name too."});
         };
         for (auto const& made : made_.tensors) check_one(made.first);
