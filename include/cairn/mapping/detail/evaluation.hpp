@@ -83,6 +83,9 @@ private:
     CAIRN_DECL pieced_tensor leaf(const expression& e, const captures& bound);
     CAIRN_DECL pieced_tensor concatenated(const expression& e, captures& bound);
     CAIRN_DECL pieced_tensor stacked(const expression& e, captures& bound);
+    /// @throws error if no tensor has the shape with a longer dimension
+    CAIRN_DECL void check_longer(const expression& e, index_vector shape, std::size_t dim,
+                                 std::int64_t more) const;
     CAIRN_DECL void take_slice(const expression& e, const captures& bound, pieced_tensor& t) const;
     CAIRN_DECL void split(const expression& e, pieced_tensor& t) const;
     CAIRN_DECL void merge(const expression& e, pieced_tensor& t) const;

@@ -50,6 +50,8 @@ public:
     /// The captures, each once.
     CAIRN_DECL std::vector<std::string> names() const;
     CAIRN_DECL bool has(std::string_view capture) const noexcept;
+    /// Whether a capture may have dots.
+    CAIRN_DECL bool takes_dots(std::string_view capture) const noexcept;
     bool is_literal() const noexcept;
 
     /// Matches a whole name. Captures are as short as possible, the first ones first.

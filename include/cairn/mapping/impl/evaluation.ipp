@@ -32,8 +32,8 @@ CAIRN_DECL std::int64_t index_of(const node& unstack, const captures& bound,
                                  const std::string& fqn) {
     auto const text = unstack.name.fill(bound);
     std::int64_t n = 0;
-    auto const [end, bad] = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (bad != std::errc() || end != text.data() + text.size() || n < 0)
+    auto const bad = std::from_chars(text.data(), text.data() + text.size(), n).ec;
+    if (bad != std::errc() || text != std::to_string(n) || n < 0 || n >= most_elements)
         throw error(errc::invalid_argument,
                     {.fqn = fqn, .expected = "a number as an index", .found = text});
     return n;
@@ -98,13 +98,15 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
                         std::string(name_of(all.type)) + " of part " + std::to_string(i),
                         std::string(name_of(next.type)));
         lengths.push_back(next.shape[d]);
+        check_longer(e, all.shape, d, next.shape[d]);
         all.append(std::move(next), d);
     }
-    auto const sum = n.numbers.empty()
-                         ? 0
-                         : std::accumulate(n.numbers.begin(), n.numbers.end(), std::int64_t{0});
+    // The lengths are multiples of the smallest numbers in the same proportion.
+    std::int64_t divisor = 0, sum = 0;
+    for (auto const number : n.numbers) divisor = std::gcd(divisor, number), sum += number;
+    auto const unit = n.numbers.empty() ? 0 : all.shape[d] / (sum / divisor);
     for (std::size_t i = 0; i < n.numbers.size(); ++i)
-        if (lengths[i] * sum != n.numbers[i] * all.shape[d])
+        if (lengths[i] != n.numbers[i] / divisor * unit)
             about_.fail(errc::shape_mismatch, e, "lengths in proportion to " + to_string(n.numbers),
                         to_string(index_vector(lengths)));
     return all;
@@ -138,10 +140,19 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
         else if (next.type != all.type)
             about_.fail(errc::dtype_mismatch, e, std::string(name_of(all.type)) + " of each",
                         std::string(name_of(next.type)));
-        else
+        else {
+            check_longer(e, all.shape, d, 1);
             all.append(std::move(next), d);
+        }
     }
     return all;
+}
+
+CAIRN_DECL void evaluation::check_longer(const expression& e, index_vector shape, std::size_t d,
+                                         std::int64_t more) const {
+    shape[d] += more;
+    if (!is_possible(shape))
+        about_.fail(errc::shape_mismatch, e, "a shape that a tensor can have", to_string(shape));
 }
 
 /// What has one operand.
@@ -230,7 +241,7 @@ CAIRN_DECL void evaluation::split(const expression& e, pieced_tensor& t) const {
     for (auto const size : sizes) known *= size == -1 ? 1 : size;
     for (auto& size : sizes)
         if (size == -1) size = t.shape[d] / known;
-    if (sizes.product() != t.shape[d])
+    if (!is_possible(sizes) || sizes.product() != t.shape[d])
         about_.fail(errc::shape_mismatch, e, "a product of " + to_string(n.numbers),
                     to_string(t.shape));
     if (!t.split_dim(d, sizes))
@@ -264,6 +275,7 @@ CAIRN_DECL void evaluation::resize(const expression& e, pieced_tensor& t) const 
         about_.fail(errc::shape_mismatch, e,
                     (longer ? "no more than " : "no less than ") + to_string(n.numbers),
                     to_string(t.shape));
+    check_longer(e, to, 0, 0);
     if (longer) return t.grow(to, *n.value);
     if (dropped && n.value) {
         std::vector<piece> around;

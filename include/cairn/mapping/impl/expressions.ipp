@@ -31,13 +31,24 @@ CAIRN_DECL expression checked(node n, bool good, const char* expected) {
     return e;
 }
 
+/// Whether a tensor can have such a shape, with -1 for what is not known.
+CAIRN_DECL bool is_possible_in_part(index_vector shape) {
+    std::replace(shape.begin(), shape.end(), std::int64_t{-1}, std::int64_t{1});
+    return is_possible(shape);
+}
+
 CAIRN_DECL bool are_sizes(const index_vector& sizes, std::ptrdiff_t unknown) {
     return !sizes.empty() && std::count(sizes.begin(), sizes.end(), -1) <= unknown &&
-           std::all_of(sizes.begin(), sizes.end(), [](auto n) { return n >= -1 && n != 0; });
+           std::find(sizes.begin(), sizes.end(), 0) == sizes.end() && is_possible_in_part(sizes);
 }
 
 CAIRN_DECL bool are_proportions(const index_vector& of, std::size_t parts) {
-    return of.empty() || (of.size() == parts && are_sizes(of, 0));
+    std::int64_t left = most_elements;
+    for (auto const n : of) {
+        if (n <= 0 || n > left) return false;
+        left -= n;
+    }
+    return of.empty() || of.size() == parts;
 }
 
 CAIRN_DECL bool has(const expression& e, operation o) {
@@ -51,8 +62,7 @@ CAIRN_DECL bool has(const expression& e, operation o) {
 using detail::operation;
 
 CAIRN_DECL expression stored(std::string name, stored_type known) {
-    bool const good =
-        std::all_of(known.shape.begin(), known.shape.end(), [](auto n) { return n >= -1; });
+    bool const good = detail::is_possible_in_part(known.shape);
     return detail::checked({.is = operation::stored,
                             .name = detail::name_pattern(std::move(name)),
                             .numbers = std::move(known.shape),
@@ -71,8 +81,8 @@ CAIRN_DECL expression concat(int dim, std::vector<expression> parts, index_vecto
 
 CAIRN_DECL expression interleave(int dim, std::int64_t groups, std::vector<expression> parts,
                                  index_vector proportions) {
-    bool const good =
-        groups > 0 && !parts.empty() && detail::are_proportions(proportions, parts.size());
+    bool const good = groups > 0 && groups <= most_elements && !parts.empty() &&
+                      detail::are_proportions(proportions, parts.size());
     return detail::checked({.is = operation::interleave,
                             .dim = dim,
                             .numbers = std::move(proportions),
@@ -113,13 +123,13 @@ CAIRN_DECL expression unstack(expression of, std::string index, int dim) {
 CAIRN_DECL expression slice(expression of, int dim, std::int64_t begin, std::int64_t end) {
     return detail::checked(
         {.is = operation::slice, .dim = dim, .numbers = {begin, end}, .parts = {std::move(of)}},
-        begin >= 0 && end >= begin, "0 <= begin <= end");
+        begin >= 0 && end >= begin && end <= most_elements, "0 <= begin <= end");
 }
 
 CAIRN_DECL expression part(expression of, int dim, std::int64_t index, std::int64_t count) {
     return detail::checked(
         {.is = operation::part, .dim = dim, .numbers = {index, count}, .parts = {std::move(of)}},
-        index >= 0 && index < count, "0 <= index < count");
+        index >= 0 && index < count && count <= most_elements, "0 <= index < count");
 }
 
 CAIRN_DECL expression transpose(expression of, int a, int b) {

@@ -37,6 +37,11 @@ CAIRN_DECL void check_captures(const name_pattern& name, const expression& e,
         if (!name.has(capture) && !has(counted, capture))
             throw error(errc::invalid_argument, {.expected = "captures of \"" + name.text() + "\"",
                                                  .found = "{" + capture + "} in " + shown(e)});
+        if (name.has(capture) && name.takes_dots(capture) != n.name.takes_dots(capture))
+            throw error(
+                errc::invalid_argument,
+                {.expected = "{" + capture + "} with or without dots as in \"" + name.text() + "\"",
+                 .found = shown(e)});
         if (!has(found, capture)) found.push_back(capture);
     }
     for (auto const& part : n.parts) check_captures(name, part, counted, found);
@@ -102,7 +107,11 @@ CAIRN_DECL mapping& mapping::follow(std::string name, std::string stored) {
     auto of_name = a.names(), of_stored = b.names();
     std::sort(of_name.begin(), of_name.end());
     std::sort(of_stored.begin(), of_stored.end());
-    if (of_name != of_stored || !a.has(map::detail::parameter))
+    bool const alike = of_name == of_stored &&
+                       std::all_of(of_name.begin(), of_name.end(), [&](const std::string& c) {
+                           return a.takes_dots(c) == b.takes_dots(c);
+                       });
+    if (!alike || !a.has(map::detail::parameter))
         throw error(errc::invalid_argument,
                     {.expected = "two patterns with {param...} and the same captures",
                      .found = "\"" + name + "\" and \"" + stored + "\""});

@@ -48,6 +48,8 @@ CAIRN_DECL name_pattern::name_pattern(std::string text) : text_(std::move(text))
                 refuse("the name of a capture between { and }");
             if (!elements_.empty() && elements_.back().is != element::kind::literal)
                 refuse("something between two captures");
+            if (has(e.text) && takes_dots(e.text) != (e.is == element::kind::any))
+                refuse("a capture that may have dots everywhere, or nowhere");
             append(std::move(e));
             i = end + 1;
         } else {
@@ -78,6 +80,12 @@ CAIRN_DECL std::vector<std::string> name_pattern::names() const {
 CAIRN_DECL bool name_pattern::has(std::string_view capture) const noexcept {
     return std::any_of(elements_.begin(), elements_.end(), [&](const element& e) {
         return e.is != element::kind::literal && e.text == capture;
+    });
+}
+
+CAIRN_DECL bool name_pattern::takes_dots(std::string_view capture) const noexcept {
+    return std::any_of(elements_.begin(), elements_.end(), [&](const element& e) {
+        return e.is == element::kind::any && e.text == capture;
     });
 }
 

@@ -30,12 +30,17 @@ CAIRN_DECL std::string to_string(const extents& all) {
     return to_string(numbers);
 }
 
+/// Returns a product of lengths; -1, not known, if no tensor can be so long.
+CAIRN_DECL std::int64_t product(std::int64_t a, std::int64_t b) {
+    return is_possible({a, b}) ? a * b : -1;
+}
+
 /// Their product, if all are known.
 CAIRN_DECL extent product(extents::const_iterator begin, extents::const_iterator end) {
     extent all{1, false};
     for (auto e = begin; e != end; ++e) {
-        if (!e->known()) return {};
-        all.n *= e->n;
+        if (!e->known() || !all.known()) return {};
+        all.n = product(all.n, e->n);
         all.least = all.least || e->least;
     }
     return all;
@@ -158,7 +163,7 @@ CAIRN_DECL extents stored_shapes::wanted_of_operand(const expression& e, capture
         case slice: wanted[about_.dim(e, n.dim, wanted.size())] = {n.numbers[1], true}; break;
         case part:
             if (auto& length = wanted[about_.dim(e, n.dim, wanted.size())]; length.known())
-                length.n *= n.numbers[1];
+                length.n = product(length.n, n.numbers[1]);
             break;
         case transpose:
             std::swap(wanted[about_.dim(e, n.dim, wanted.size())],
@@ -195,12 +200,13 @@ CAIRN_DECL extents stored_shapes::wanted_of_operand(const expression& e, capture
                 for (std::size_t i = 0; i < sizes.size(); ++i) join(sizes[i], (*words)[d + i]);
             auto const whole = wanted[d];
             std::int64_t known = 1;
-            for (auto const& s : sizes) known *= s.known() ? s.n : 1;
+            for (auto const& s : sizes)
+                if (s.known() && known != -1) known = product(known, s.n);
             auto const unknown =
                 std::count_if(sizes.begin(), sizes.end(), [](auto& s) { return !s.known(); });
             for (auto& s : sizes)
                 if (!s.known() && unknown == 1 && whole.known() && known > 0)
-                    s = {(whole.n + known - 1) / known, whole.least};
+                    s = {whole.n / known + (whole.n % known != 0 ? 1 : 0), whole.least};
             wanted.erase(at(d));
             wanted.insert(at(d), sizes.begin(), sizes.end());
             break;
@@ -252,7 +258,10 @@ CAIRN_DECL std::optional<extents> stored_shapes::told(const expression& e, captu
                 if (!all) all = extents(one->size());
                 for (std::size_t i = 0; i < all->size(); ++i)
                     if (i != d) join((*all)[i], (*one)[i]);
-                if (length.known()) length.n = (*one)[d].known() ? length.n + (*one)[d].n : -1;
+                if (!length.known() || !(*one)[d].known() || (*one)[d].n > most_elements - length.n)
+                    length = {};
+                else
+                    length.n += (*one)[d].n;
             }
             if (all) (*all)[about_.dim(e, n.dim, all->size())] = length;
             return all;
@@ -347,6 +356,10 @@ stored_shapes::resolved(const std::function<dtype(const std::string&)>& type_of)
                              .remedy = "Pass its shape to stored(), e.g. {.shape = {50257, -1}}."});
             shape.push_back(e.n);
         }
+        if (!is_possible(shape))
+            throw error(errc::shape_mismatch, {.fqn = s.told_by,
+                                               .expected = "a shape that " + name + " can have",
+                                               .found = to_string(shape)});
         all.emplace(name, std::make_shared<source>(
                               source{name, s.type ? *s.type : type_of(name), std::move(shape)}));
     }

@@ -144,7 +144,10 @@ private:
         bool const is_stored =
             leaves.empty() || std::any_of(leaves.begin(), leaves.end(),
                                           [&](auto& l) { return stored_.entries.contains(l); });
-        if (is_stored) make_one(name, e, bound);
+        if (is_stored) {
+            claim(name, leaves);
+            make_one(name, e, bound);
+        }
         for (std::size_t f = 0; f < slots_.size(); ++f) {
             std::set<captures> slots;
             for (auto const& leaf : leaves)
@@ -203,6 +206,7 @@ private:
                              .found = "none"});
             made_.used.insert(stored.back());
         }
+        claim(name, stored);
         auto const n = leaves.size();
         std::vector<std::string> const rest(stored.begin() + 1, stored.end());
         if (values == n) {
@@ -219,6 +223,19 @@ private:
                          .found = described(stored),
                          .remedy = "Set an expression for this name."});
         }
+    }
+
+    /// @throws error if something else is made under the name
+    void claim(const std::string& name, const std::vector<std::string>& of) {
+        auto const [at, is_new] = claims_.try_emplace(name, of);
+        if (is_new) return;
+        auto const shown = [](const std::vector<std::string>& all) {
+            return all.empty() ? "a constant" : "'" + all.front() + "'";
+        };
+        throw error(errc::invalid_argument, {.fqn = name,
+                                             .expected = "one thing that becomes it",
+                                             .found = shown(at->second) + " and " + shown(of),
+                                             .remedy = "Give one of them a line of its own."});
     }
 
     bool all_stored(const std::vector<std::string>& names) const {
@@ -274,6 +291,8 @@ private:
     std::set<std::string, std::less<>> names_{};
     /// For each follower, what is stored beside each parameter.
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
+    /// What each name is made of.
+    std::map<std::string, std::vector<std::string>, std::less<>> claims_{};
     mapped made_{};
 };
 

@@ -11,6 +11,7 @@
 #include <cairn/tensor/dtype.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -152,6 +153,7 @@ private:
                       const follower_patterns& f, const std::string& param, const captures& slot) {
         auto by = lines_.find(param);
         auto const e = by ? mapping_.lines()[by->line].made_of : stored_as_it_is(param);
+        if (e.node().is_a(operation::leave_out)) return;
         auto bound = by ? std::move(by->bound) : captures();
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
@@ -220,7 +222,7 @@ private:
         for (auto const& [p, value] : dropped) {
             if (p.is_constant()) continue;
             auto q = inverted(p, from);
-            add_piece(p.from->name, constant_of(std::move(q), value), c);
+            add_fill(p.from->name, constant_of(std::move(q), value), c);
         }
     }
 
@@ -231,6 +233,48 @@ private:
         for (auto& a : p.axes) a.source_dim = 0, a.source_step = 0;
         simplify(p);
         return p;
+    }
+
+    /// Adds what no other name fills with the same value.
+    void add_fill(const std::string& stored, piece p, const claim& c) {
+        std::vector<piece> left{std::move(p)};
+        for (auto const& other : made_.tensors.find(stored)->second.pieces) {
+            if (!other.is_constant()) continue;
+            std::vector<piece> outside;
+            for (auto const& q : left) {
+                if (!meet(q, other, side::target)) {
+                    outside.push_back(q);
+                    continue;
+                }
+                bool const same =
+                    q.value == other.value || (std::isnan(q.value) && std::isnan(other.value));
+                if (!same || !other.fills_bounds(side::target))
+                    complaint{c.name}.fail(
+                        errc::unsupported, c.made_of, "one value for what " + stored + " lacks",
+                        std::to_string(q.value) + " and " + std::to_string(other.value),
+                        "Pass the same value to each clip of it.");
+                cut_outside(q, other.bounds(side::target), outside);
+            }
+            left = std::move(outside);
+        }
+        for (auto& q : left) add_piece(stored, std::move(q), c);
+    }
+
+    /// Appends what of a piece is outside of a box of the target.
+    static void cut_outside(const piece& p, const box& hole, std::vector<piece>& out) {
+        auto around = p.bounds(side::target);
+        for (std::size_t d = 0; d < hole.rank(); ++d) {
+            auto const begin = around.offsets[d], end = around.end(d);
+            auto const from = std::max(begin, hole.offsets[d]), to = std::min(end, hole.end(d));
+            auto part = around;
+            part.shape[d] = from - begin;
+            if (!part.empty()) cut(p, side::target, part, out);
+            part.offsets[d] = to;
+            part.shape[d] = end - to;
+            if (!part.empty()) cut(p, side::target, part, out);
+            around.offsets[d] = from;
+            around.shape[d] = to - from;
+        }
     }
 
     void add_piece(const std::string& stored, piece p, const claim& c) {
@@ -311,11 +355,13 @@ private:
     void check_passing() {
         made_.tensors.merge(copies_);
         auto const check_one = [&](const std::string& name) {
-            if (passes(name))
+            // Copies that are left have the name of something else that is made.
+            if (passes(name) || copies_.contains(name) ||
+                (made_.tensors.contains(name) && made_.values.contains(name)))
                 throw error(errc::invalid_state,
                             {.fqn = name,
                              .expected = "one thing to be stored under this name",
-                             .found = "itself, and what an expression stores there",
+                             .found = "two of the state",
                              .remedy = "Set an expression for this name too."});
         };
         for (auto const& made : made_.tensors) check_one(made.first);
