@@ -9,7 +9,7 @@ STATE = "save/impl/mapped_state.ipp"
 BOXES = "mapping/detail/piece_boxes.hpp"
 FINER = "storage/detail/finer_boxes.hpp"
 TIES = "planner/detail/tied_leaves.hpp"
-BY = "integration:mapped,mapped_verbs"
+BY = "integration:mapped,mapped_items,mapped_verbs"
 PARTS = "integration:mapped_parts"
 
 DEFECTS = [

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many items a mapped tensor is read as, which bytes, and how many chunks it is stored as.
+#include "support/counting_store.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/storage/payload.hpp>
+#include <cairn/storage/torch_reader.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(mapped_items)
+
+namespace {
+
+using cairn::dtype;
+using cairn::index_vector;
+using cairn::tensor_view;
+
+std::vector<float> numbers(std::size_t n, float first = 0) {
+    std::vector<float> v(n);
+    std::iota(v.begin(), v.end(), first);
+    return v;
+}
+cairn::tensor_view view(std::vector<float>& v, const index_vector& shape) {
+    return {dtype::float32, shape, v.data()};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_reads_only_the_bytes_that_it_needs) {
+    using namespace cairn::map;
+    constexpr std::int64_t rows = 64, columns = 4096;
+    support::counting_store store{cairn::memory_store()};
+    auto q = numbers(rows * columns), k = numbers(rows * columns, 1e6f);
+    auto const shape = index_vector{rows, columns};
+    cairn::save(cairn::state_dict{{"q", view(q, shape)}, {"k", view(k, shape)}}, "c", store);
+    cairn::mapping how;
+    how.set("qk", concat(0, {stored("q"), stored("k")}));
+    // The last row of q, and the first of k.
+    std::vector<float> two(2 * columns);
+    cairn::sharded_view part{{2 * rows, columns}, dtype::float32, {}};
+    part.shards.emplace_back(cairn::box({rows - 1, 0}, {2, columns}), view(two, {2, columns}));
+    cairn::load(cairn::state_dict{{"qk", part}}, "c", store, how);
+    BOOST_TEST((std::vector<float>(two.begin(), two.begin() + columns) ==
+                std::vector<float>(q.end() - columns, q.end())));
+    BOOST_TEST((std::vector<float>(two.begin() + columns, two.end()) ==
+                std::vector<float>(k.begin(), k.begin() + columns)));
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    // Blocks that have a checksum are read whole.
+    constexpr std::uint64_t block = cairn::payload::block_bytes, row = columns * sizeof(float);
+    auto place = store.at("c");
+    auto const at = [&](const char* name) {
+        auto const l = m.tensor(name)->chunks.location(0);
+        return std::pair(l.file, l.offset + (l.layout ? l.layout->payload_offset : 0));
+    };
+    auto const [file_q, first_q] = at("q");
+    auto const [file_k, first_k] = at("k");
+    BOOST_TEST(place.reads(file_q, first_q, rows * row - row - block).second == 0);
+    BOOST_TEST(place.reads(file_q, first_q + (rows - 1) * row, row).first == 1);
+    BOOST_TEST(place.reads(file_k, first_k, row).first == 1);
+    BOOST_TEST(place.reads(file_k, first_k + row + block, rows * row - row - 2 * block).second ==
+               0);
+}
+
+BOOST_AUTO_TEST_CASE(interleaved_rows_are_one_item_and_read_alone) {
+    using namespace cairn::map;
+    // Groups of four rows of q and four of k, 128 KiB each: two blocks with a checksum.
+    constexpr std::int64_t groups = 9, columns = 8192;
+    auto const shape = index_vector{groups * 8, columns}, half = index_vector{groups * 4, columns};
+    auto fused = numbers(static_cast<std::size_t>(shape.product()));
+    support::counting_store store{cairn::memory_store()};
+    // The second rank begins, and the first one ends, within the rows of k.
+    constexpr std::int64_t first_rows = 30;
+    cairn::run_ranks(2, [&](auto& me) {
+        auto const begin = me.rank() == 0 ? 0 : first_rows;
+        auto const n = me.rank() == 0 ? first_rows : shape[0] - first_rows;
+        cairn::sharded_view s{shape, dtype::float32, {}};
+        s.shards.emplace_back(
+            cairn::box({begin, 0}, {n, columns}),
+            tensor_view(dtype::float32, index_vector{n, columns}, fused.data() + begin * columns));
+        cairn::save(cairn::state_dict{{"qk", s}}, "c", store, me);
+    });
+    cairn::mapping how;
+    how.set("k", merge_dims(unstack(split_dim(stored("qk"), 0, {groups, 2, 4}), 1, 1), 0, {-1, 4}));
+    std::vector<float> k(static_cast<std::size_t>(half.product()));
+    cairn::load(cairn::state_dict{{"k", view(k, half)}}, "c", store, how);
+    bool same = true;
+    for (std::int64_t row = 0; row < half[0]; ++row)
+        same = same && std::equal(k.begin() + row * columns, k.begin() + (row + 1) * columns,
+                                  fused.begin() + (row / 4 * 8 + 4 + row % 4) * columns);
+    BOOST_TEST(same);
+
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    cairn::detail::mapped_metadata const mapped(m, how);
+    auto const count = [&](bool finer) {
+        int n = 0;
+        mapped.for_each_part(
+            *mapped.tensor("k"), cairn::box::whole(half), finer, [&](auto&&...) { ++n; },
+            [](auto&) {});
+        return n;
+    };
+    // Of the first chunk three groups and half of one; of the second the other half, four groups,
+    // and a last one, after which nothing follows.
+    BOOST_TEST(count(true) == 5);
+    BOOST_TEST(count(false) == 10);
+    auto place = store.at("c");
+    std::uint64_t read = 0, wrong = 0;
+    for (std::size_t c = 0; c < m.tensor("qk")->chunks.size(); ++c) {
+        auto const at = m.tensor("qk")->chunks.location(c);
+        auto const region = m.tensor("qk")->chunks.region(c);
+        constexpr std::uint64_t row_bytes = columns * sizeof(float);
+        for (std::int64_t row = 0; row < region.shape[0]; ++row) {
+            auto const n = place.reads(
+                at.file,
+                at.offset + at.layout->payload_offset + static_cast<std::uint64_t>(row) * row_bytes,
+                row_bytes);
+            bool const of_k = (region.offsets[0] + row) % 8 >= 4;
+            read += n.second != 0;
+            wrong += n.first != n.second || n.first != (of_k ? 1 : 0);
+        }
+    }
+    BOOST_TEST(read == 36u);
+    BOOST_TEST(wrong == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_only_reshaped_is_stored_as_one_chunk) {
+    using namespace cairn::map;
+    auto w = numbers(24);
+    cairn::mapping how;
+    how.set("w", split_dim(stored("s"), 1, {3, 4}));
+    cairn::memory_store store;
+    cairn::save(cairn::state_dict{{"w", view(w, {2, 3, 4})}}, "c", store, how);
+    cairn::torch_reader reader(store);
+    reader.reset("c");
+    BOOST_TEST(reader.read_metadata().tensor("s")->chunks.size() == 1u);
+    std::vector<float> s(24);
+    cairn::load(cairn::state_dict{{"s", view(s, {2, 12})}}, "c", store);
+    BOOST_TEST(s == w, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(rows_in_turn_are_stored_as_one_chunk) {
+    using namespace cairn::map;
+    constexpr std::int64_t rows = 100;
+    auto gate = numbers(rows * 3), up = numbers(rows * 3, 1000);
+    cairn::mapping how;
+    how.set("gate", unstack(split_dim(stored("both"), 0, {rows, 2}), 0, 1))
+        .set("up", unstack(split_dim(stored("both"), 0, {rows, 2}), 1, 1));
+    cairn::memory_store store;
+    // Two ranks: each has the rows of a box.
+    cairn::run_ranks(2, [&](auto& me) {
+        auto const half = [&](std::vector<float>& of) {
+            cairn::sharded_view s{{rows, 3}, dtype::float32, {}};
+            auto const begin = me.rank() * rows / 2;
+            s.shards.emplace_back(
+                cairn::box({begin, 0}, {rows / 2, 3}),
+                tensor_view(dtype::float32, index_vector{rows / 2, 3}, of.data() + 3 * begin));
+            return s;
+        };
+        cairn::save(cairn::state_dict{{"gate", half(gate)}, {"up", half(up)}}, "c", store, me, how);
+    });
+    cairn::torch_reader reader(store);
+    reader.reset("c");
+    BOOST_TEST(reader.read_metadata().tensor("both")->chunks.size() == 2u);
+    std::vector<float> both(rows * 6);
+    cairn::load(cairn::state_dict{{"both", view(both, {2 * rows, 3})}}, "c", store);
+    bool same = true;
+    for (std::int64_t row = 0; row < rows; ++row)
+        same = same &&
+               std::equal(both.begin() + 6 * row, both.begin() + 6 * row + 3,
+                          gate.begin() + 3 * row) &&
+               std::equal(both.begin() + 6 * row + 3, both.begin() + 6 * row + 6,
+                          up.begin() + 3 * row);
+    BOOST_TEST(same);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
