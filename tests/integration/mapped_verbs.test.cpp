@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What verbs do with a mapping: values and optimizer state, what is refused.
-#include "support/counting_store.hpp"
 #include "support/error_codes.hpp"
 
 #include <cairn/async_load.hpp>
@@ -9,10 +8,7 @@
 #include <cairn/checkpointer.hpp>
 #include <cairn/convert.hpp>
 #include <cairn/mapping/mapping.hpp>
-#include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
-#include <cairn/storage/payload.hpp>
-#include <cairn/storage/torch_reader.hpp>
 
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
