@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "small_model.hpp"
 
+#include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 
