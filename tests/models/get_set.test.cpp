@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "small_model.hpp"
 
+#include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_model_is_seen_by_name) {
     BOOST_CHECK_EXCEPTION((void)cairn::get_model_state_dict(m, {.submodules = {"emb"}}),
                           cairn::error, fails_with(errc::missing_key, {"emb", "bed.weight"}));
     cairn::fqn_rules strips_all;
-    strips_all.wrappers = {"embed", "frozen", "head"};
+    for (auto const* name : {"embed", "frozen"}) strips_all.wrappers.emplace_back(name);
     BOOST_CHECK_EXCEPTION((void)cairn::get_model_state_dict(m, {.names = strips_all}), cairn::error,
                           fails_with(errc::invalid_state, {"weight", "frozen"}));
 }

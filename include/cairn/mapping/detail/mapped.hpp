@@ -6,7 +6,6 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/evaluation.hpp>
 #include <cairn/mapping/detail/expression.hpp>
-#include <cairn/mapping/detail/lines.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -15,6 +14,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -89,6 +89,8 @@ struct findings {
 ///               about is then not made.
 CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);
 
+class lines;
+
 /// Why a mapping does not make some names of a checkpoint.
 class unmade_names {
 public:
@@ -99,7 +101,7 @@ public:
 
 private:
     std::vector<expression> made_of_{};
-    lines lines_;
+    std::shared_ptr<const lines> lines_;
     bool leaves_out_others_;
     const metadata& stored_;
 };

@@ -4,9 +4,11 @@
 
 #include <cairn/mapping/detail/mapped.hpp>
 
+#include <cairn/mapping/detail/lines.hpp>
 #include <cairn/mapping/detail/node.hpp>
 #include <cairn/metadata/detail/nearest_name.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +16,8 @@
 namespace cairn::map::detail {
 
 CAIRN_DECL unmade_names::unmade_names(const mapping& m, const metadata& stored)
-    : lines_(m), leaves_out_others_(m.others() == other_names::leave_out), stored_(stored) {
+    : lines_(std::make_shared<const lines>(m)),
+      leaves_out_others_(m.others() == other_names::leave_out), stored_(stored) {
     for (auto const& line : m.lines()) made_of_.push_back(line.made_of);
 }
 
@@ -44,16 +47,16 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
     auto const is_left_out = [](const expression& e) {
         return e.node().is_a(operation::leave_out);
     };
-    if (auto const by = lines_.find(name)) {
+    if (auto const by = lines_->find(name)) {
         auto const& e = made_of_[by->line];
         if (is_left_out(e)) return unmade_name();
         return described(e, by->bound, stored_);
     }
-    for (auto const& f : lines_.followers()) {
+    for (auto const& f : lines_->followers()) {
         captures c;
         if (!f.name.match(name, c)) continue;
         auto const& param = *c.find(parameter);
-        auto const by = lines_.find(param);
+        auto const by = lines_->find(param);
         auto const e = by ? made_of_[by->line] : stored_as_it_is(param);
         if (is_left_out(e)) return unmade_name();
         auto const slot = *c.only(f.slot);
