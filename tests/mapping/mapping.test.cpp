@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_not_made_says_of_what_it_would_be) {
         stored({{"model.layers.0.q", {2}}, {"o.model.layers.0.q.m", {2}}, {"w", {1}}});
     mapping m;
     m.set("b.{i}.qk", map::concat(0, {map::stored("model.layer.{i}.q"), map::stored("k.{i}")}))
-        .set("e.{i}", map::stack("e", map::stored("x.{i}.experts.{e}")))
+        .set("e.{i}", map::stack("e", map::stored("model.{i}.experts.{e}")))
         .set("w", map::stored("model.layers.0.k"))
         .set("cache", map::leave_out())
         .follow("opt.{param...}.{slot}", "o.{param...}.{slot}");
@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_not_made_says_of_what_it_would_be) {
     };
     BOOST_TEST(why("b.0.qk") ==
                "'model.layer.0.q', 'k.0'; none (the checkpoint has 'model.layers.0.q')");
-    BOOST_TEST(why("e.7") == "'x.7.experts.{e}'; none");
+    BOOST_TEST(why("e.7") == "'model.7.experts.{e}'; none");
     BOOST_TEST(why("w") == "'model.layers.0.k'; none (the checkpoint has 'model.layers.0.q')");
     BOOST_TEST(
         why("opt.b.0.qk.m") ==
