@@ -328,6 +328,15 @@ BOOST_AUTO_TEST_CASE(a_tied_weight_that_is_stored_twice_is_compared) {
     auto const said =
         failure([&] { cairn::load(state, "c", store, how); }, cairn::errc::invalid_state);
     BOOST_TEST(said.find("other content") != said.npos, said);
+    // What is not used may differ.
+    cairn::mapping first_rows;
+    first_rows.set("x", clip(stored("a"), {1, -1})).set("y", clip(stored("b"), {1, -1}));
+    std::vector<float> row(2);
+    auto const of_rows =
+        cairn::load(cairn::state_dict{{"x", view(row, {1, 2})}, {"y", view(row, {1, 2})}}, "c", o,
+                    cairn::solo(), store, first_rows);
+    BOOST_TEST((row == std::vector<float>{0, 1}));
+    BOOST_TEST(of_rows.warnings.size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_left_out_is_left_alone) {

@@ -85,6 +85,7 @@ struct object_info {
 /// - *remove* may be repeated by a store that does not learn how it has ended. So it is for names
 ///   that nobody makes again. For others there is an optional member, `s.remove(name, tag)`, which
 ///   removes an object of which the caller has seen that version just now: in doubt nothing else.
+///   @ref errc::outcome_unknown says that the object may be removed even after the call.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle

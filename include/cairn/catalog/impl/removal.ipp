@@ -49,9 +49,9 @@ inline bool is_in_doubt(const std::exception_ptr& why) {
     try {
         std::rethrow_exception(why);
     } catch (const error& e) {
-        return e.code() != make_error_code(errc::permission_denied);
+        return e.code() == make_error_code(errc::outcome_unknown);
     } catch (...) {
-        return true;
+        return false;
     }
 }
 
@@ -86,7 +86,6 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
         for (auto& w : rest.take_warnings()) warnings.push_back(std::move(w));
         return why;
     };
-    bool begun = false;
     // After the intent: a reader that registers from now on finds no checkpoint, or loses its
     // files.
     try {
@@ -94,11 +93,11 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
         if (!own.is_mine(place)) return give_up(removal::in_use);
-        begun = true;
         place.remove(metadata_name, tag);
     } catch (...) {
-        // Once it was asked for, it may still be carried out: the intent is needed then.
-        if (!begun || !is_in_doubt(std::current_exception()))
+        // If it still exists, nothing has happened, unless it may still be removed. If it does not,
+        // or if that is not known, the intent is needed.
+        if (!is_in_doubt(std::current_exception()))
             rest.attempt([&] {
                 if (place.tag(metadata_name) == tag) (void)give_up(removal::in_use);
             });

@@ -12,6 +12,7 @@
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/detail/meeting_boxes.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
 
@@ -160,6 +161,11 @@ private:
             }
         }
         if (elements != all.volume()) return;
+        bool apart = true;
+        auto const region = [&](std::size_t i) -> const box& { return t.shards[i].region; };
+        for_each_meeting(t.shards.size(), region, t.shards.size(), region,
+                         [&](std::size_t i, std::size_t j) { apart = apart && i == j; });
+        if (!apart) return;  // the plan refuses them
         std::shared_ptr<std::byte[]> const memory(
             new std::byte[static_cast<std::size_t>(elements) * size_of(t.type)]);
         tensor_view const to(t.type, all.shape, memory.get());

@@ -8,8 +8,11 @@
 #include <cairn/storage/detail/mapped_reads.hpp>
 #include <cairn/tensor/box.hpp>
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,6 +80,7 @@ CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum(const std::stri
 CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum_of_pieces(
     const map::detail::mapped_tensor& t) {
     std::string made, content;
+    std::map<std::string, std::int64_t> used;  // elements of each stored tensor
     auto const add = [&](std::string text) { made += std::move(text) += ' '; };
     for (auto const& p : t.pieces) {
         add(to_string(p.target_offsets));
@@ -86,10 +90,11 @@ CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum_of_pieces(
             add(to_string(index_vector{a.source_dim, a.target_dim}));
         }
         if (p.is_constant()) {
-            add(std::to_string(p.value));
+            add(std::to_string(std::bit_cast<std::uint64_t>(p.value)));
             continue;
         }
         add(std::string(name_of(p.from->type)));
+        used[p.from->name] += p.volume();
         auto const& chunks = mapped_->stored().tensor(p.from->name)->chunks;
         for (std::size_t i = 0; i < chunks.size(); ++i) {
             auto const c = of_.checksum(p.from->name, i);
@@ -100,6 +105,9 @@ CAIRN_DECL std::optional<chunk_checksum> mapped_reader::checksum_of_pieces(
             content += std::to_string(c->crc) + ' ';
         }
     }
+    // Checksums of what is not used say nothing.
+    for (auto const& [name, elements] : used)
+        if (elements != mapped_->stored().tensor(name)->shape.product()) return {};
     auto const crc = [](const std::string& text) {
         return format::crc32(std::as_bytes(std::span(text)));
     };

@@ -19,7 +19,7 @@ inline bool is_missing(const answer& a) {
 /// now. A DELETE that may have had its effect is repeated only while that version is there:
 /// otherwise it would remove what another process has made meanwhile. Not all servers heed
 /// `If-Match` of a DELETE.
-/// @throws error if it may not be removed
+/// @throws error if it may not be removed; errc::outcome_unknown if it may be removed later
 CAIRN_DECL void remove_version(client& c, const std::string& key, const object_tag& version);
 
 }  // namespace cairn::detail::s3

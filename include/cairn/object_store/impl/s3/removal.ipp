@@ -11,6 +11,11 @@
 
 namespace cairn::detail::s3 {
 
+/// What a server has received may still take effect after this has given up.
+inline error in_doubt(const error& why) {
+    return error(errc::outcome_unknown, why.context());
+}
+
 CAIRN_DECL void remove_version(client& c, const std::string& key, const object_tag& version) {
     call remove;
     remove.method = "DELETE";
@@ -30,10 +35,10 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
         if (!a.in_doubt) throw c.failure(remove, a);
         auto const there = c.send(look);
         if (is_missing(there)) return;
-        if (!there.ok()) throw c.failure(remove, a);
+        if (!there.ok()) throw in_doubt(c.failure(remove, a));
         if (there.got.header("etag") != version.text) return;  // another's, made since
         auto const again = patience.next();
-        if (!again) throw c.failure(remove, a);
+        if (!again) throw in_doubt(c.failure(remove, a));
         std::this_thread::sleep_until(*again);
     }
 }
