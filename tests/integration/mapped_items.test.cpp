@@ -4,6 +4,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/mapping/mapping.hpp>
+#include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 #include <cairn/storage/payload.hpp>
@@ -136,6 +137,37 @@ BOOST_AUTO_TEST_CASE(interleaved_rows_are_one_item_and_read_alone) {
     }
     BOOST_TEST(read == 36u);
     BOOST_TEST(wrong == 0u);
+}
+
+/// 32 MiB of a chunk of 64: each thread reads at least 8.
+BOOST_AUTO_TEST_CASE(interleaved_rows_are_read_by_several_threads) {
+    using namespace cairn::map;
+    constexpr std::int64_t groups = 256, columns = 8192;
+    auto const shape = index_vector{groups * 8, columns}, half = index_vector{groups * 4, columns};
+    auto fused = numbers(static_cast<std::size_t>(shape.product()));
+    cairn::memory_store store;
+    cairn::save(cairn::state_dict{{"qk", view(fused, shape)}}, "c", store);
+    cairn::mapping how;
+    how.set("k", merge_dims(unstack(split_dim(stored("qk"), 0, {groups, 2, 4}), 1, 1), 0, {-1, 4}));
+    std::vector<float> k(static_cast<std::size_t>(half.product()));
+    cairn::load(cairn::state_dict{{"k", view(k, half)}}, "c", how,
+                cairn::torch_reader(store, {.thread_count = 4}));
+    bool same = true;
+    for (std::int64_t row = 0; row < half[0]; ++row)
+        same = same && std::equal(k.begin() + row * columns, k.begin() + (row + 1) * columns,
+                                  fused.begin() + (row / 4 * 8 + 4 + row % 4) * columns);
+    BOOST_TEST(same);
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    cairn::read_item item;
+    item.fqn = "qk";
+    item.shape = {groups, 4, columns};
+    item.source_offsets = {0, 4, 0};
+    auto const* t = m.tensor("qk");
+    BOOST_TEST(cairn::detail::read_bytes_of(item, t) == std::uint64_t{1} << 25);
+    item.shape = {groups, 16, columns};  // more than there is
+    BOOST_TEST(cairn::detail::read_bytes_of(item, t) == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_only_reshaped_is_stored_as_one_chunk) {

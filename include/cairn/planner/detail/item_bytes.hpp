@@ -28,6 +28,21 @@ inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
     return bytes_of(i, m.tensor(i.fqn));
 }
 
+/// As `bytes_of`, also for an item of finer dimensions of its chunk (`read_target::finer`), whose
+/// shape says how many elements it has.
+inline std::uint64_t read_bytes_of(const read_item& i, const tensor_metadata* t) {
+    if (t == nullptr || i.kind == item_kind::value || i.chunk >= t->chunks.size()) return 0;
+    auto const have = t->chunks.lengths(i.chunk);
+    if (i.shape.size() <= have.size()) return bytes_of(i, t);
+    std::int64_t most = 1, n = 1;
+    for (auto const e : have) most *= e;
+    for (auto const e : i.shape) {
+        if (e < 1 || n > most / e) return 0;
+        n *= e;
+    }
+    return static_cast<std::uint64_t>(n) * size_of(t->type);
+}
+
 }  // namespace cairn::detail
 
 #endif

@@ -27,7 +27,7 @@ public:
     wanted_by_others(const load_plan& plan, const metadata& m, int world_size) {
         entry_cursor stored(m);
         for (auto const& item : plan.items)
-            if (auto const n = bytes_of(item, stored.tensor(item.fqn)); n != 0)
+            if (auto const n = read_bytes_of(item, stored.tensor(item.fqn)); n != 0)
                 alone_.try_emplace(alone_.end(), item.fqn, 0)->second += n;
         std::erase_if(alone_, [&](auto const& wanted) {
             auto const* t = stored.tensor(wanted.first);

@@ -246,7 +246,7 @@ struct chunk_reader::state {
             if (std::all_of(g.items.begin(), g.items.end(),
                             [&](auto i) { return is_divisible(stored.of(plan.items[i])); }))
                 for (auto i : g.items)
-                    wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
+                    wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
             auto const n =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
             if (n < 2) {
@@ -348,7 +348,7 @@ struct chunk_reader::state {
         detail::stored_items stored(meta);
         if (g.from.tensor != nullptr)
             for (auto i : g.items)
-                wanted += detail::bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
+                wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
         return {g.from.offset, g.from.length, g.from.length - std::min(g.from.length, wanted),
                 g.slice.count == 1};
     }
