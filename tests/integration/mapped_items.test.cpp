@@ -162,6 +162,7 @@ BOOST_AUTO_TEST_CASE(interleaved_rows_are_read_by_several_threads) {
     auto const m = reader.read_metadata();
     cairn::read_item item;
     item.fqn = "qk";
+    item.kind = cairn::item_kind::shard;
     item.shape = {groups, 4, columns};
     item.source_offsets = {0, 4, 0};
     auto const* t = m.tensor("qk");
