@@ -7,7 +7,7 @@
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
 //               [--format dcp|safetensors] [--max-file-size BYTES]
-//               [--layout stored|rows|columns|transposed]
+//               [--layout stored|names|rows|columns|transposed]
 //     gpt2 copy FROM TO [--files N] [--threads N] [--steps K]
 //     gpt2 sum FROM [--threads N] [--steps K]
 //

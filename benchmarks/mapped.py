@@ -5,7 +5,8 @@ The checkpoint has PyTorch's names and shapes of GPT-2. States that a mapping ma
 out as gpt2/layouts.hpp says: `rows` keeps rows together (concatenated, stacked, divided, reshaped,
 renamed), in `columns` rows consist of parts of rows, and in `transposed` all matrices are
 transposed, and sharded by columns, so that each rank reads the rows that it reads without a
-mapping. `loop` only transposes, block by block, from memory to memory: the third time in a process.
+mapping. No optimizer counts its steps: such numbers become one, where parameters
+do. `loop` only transposes, block by block, from memory to memory: the third time in a process.
 Saves are the third, too; loads, the first. In each round all take turns."""
 import json, os, platform, shutil, sys
 
@@ -24,7 +25,7 @@ class Task:
 class Mapped(Rounds):
     def __init__(self, a, folder):
         self.ranks = a.ranks
-        both = [Gpt2("without"), Gpt2("rows", "--layout", "rows"),
+        both = [Gpt2("without", "--layout", "names"), Gpt2("rows", "--layout", "rows"),
                 Gpt2("columns", "--layout", "columns"), Gpt2("transposed", *TRANSPOSED)]
         loop = Gpt2("loop", *TRANSPOSED, "--bare", "transpose")
         loop.modes = ("load",)

@@ -26,7 +26,7 @@ inline constexpr const char* usage_text =
     "[--timeout S] [--group tcp|mpi|nccl] [--replicas POLICY[,POLICY]...] "
     "[--bare buffered|direct|curl|transpose] "
     "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
-    "[--layout stored|rows|columns|transposed] "
+    "[--layout stored|names|rows|columns|transposed] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
     "[--polite] [--page-cache]\n"
     "       gpt2 copy FROM TO [--files N] [--threads N] [--steps K]\n"

@@ -43,20 +43,29 @@ inline std::vector<parameter> parameters() {
     return p;
 }
 
+/// What stands before and behind the name of a parameter.
+inline const std::vector<std::pair<std::string, std::string>> tensors_of_a_parameter{
+    {"model.", ""}, {"optim.state.", ".exp_avg"}, {"optim.state.", ".exp_avg_sq"}};
+
 /// The parameters of a state, and how they are made of the stored ones.
 class layout {
 public:
     std::vector<parameter> parameters{};
     std::optional<cairn::mapping> made_by{};  ///< None: they are the stored ones.
 
-    using of_prefix = std::function<cairn::map::expression(const std::string& prefix)>;
-    /// Adds lines for all layers.
-    /// @param name  May have the capture `i`. @param made_of  Of stored names after a prefix.
-    void line(const std::string& name, const of_prefix& made_of) {
+    using parameter_named = std::function<cairn::map::expression(const std::string& name)>;
+    /// Adds lines for the weights and for both moments.
+    /// @param name     May have the capture `i`.
+    /// @param made_of  Makes the expression of what is stored of parameters.
+    template <class MadeOf>
+    void line(const std::string& name, MadeOf made_of) {
         if (!made_by) made_by.emplace();
-        // The state of the optimizer has the names of parameters without the first word.
-        for (std::string const prefix : {"model.", ""})
-            made_by->set(prefix + name, made_of(prefix));
+        for (auto const& [prefix, suffix] : tensors_of_a_parameter) {
+            parameter_named const from = [&](const std::string& of) {
+                return cairn::map::stored(prefix + of + suffix);
+            };
+            made_by->set(prefix + name + suffix, made_of(from));
+        }
     }
     void parameter_of(const std::string& name, cairn::index_vector shape) {
         parameters.push_back({name, std::move(shape)});
@@ -72,35 +81,32 @@ inline layout layout_by_rows() {
     using namespace cairn::map;
     layout l;
     auto const renamed = [&](const std::string& name, const std::string& of) {
-        l.line(name, [=](auto& prefix) { return stored(prefix + of); });
+        l.line(name, [=](auto& from) { return from(of); });
     };
     auto const stacked = [&](const std::string& name, const std::string& of, std::int64_t n) {
-        l.line(name, [=](auto& prefix) { return stack("i", stored(prefix + any_layer + of)); });
+        l.line(name, [=](auto& from) { return stack("i", from(any_layer + of)); });
         l.parameter_of(name, {12, n});
     };
     renamed("words", "transformer.wte.weight");
     l.parameter_of("words", {50257, 768});
     for (int k = 0; k < 2; ++k) {
         auto const name = "places." + std::to_string(k);
-        l.line(name, [=](auto& prefix) {
-            return part(stored(prefix + "transformer.wpe.weight"), 0, k, 2);
-        });
+        l.line(name, [=](auto& from) { return part(from("transformer.wpe.weight"), 0, k, 2); });
         l.parameter_of(name, {512, 768});
     }
     renamed("layers.{i}.in", std::string(any_layer) + "attn.c_attn.weight");
-    l.line("layers.{i}.out", [](auto& prefix) {
-        auto const layer = prefix + any_layer;
+    std::string const layer_i = any_layer;
+    l.line("layers.{i}.out", [=](auto& from) {
         return concat(
-            0, {stored(layer + "mlp.c_proj.weight"), stored(layer + "attn.c_proj.weight")}, {4, 1});
+            0, {from(layer_i + "mlp.c_proj.weight"), from(layer_i + "attn.c_proj.weight")}, {4, 1});
     });
     for (int i = 0; i < 12; ++i) {
         auto const layer = "layers." + std::to_string(i);
         l.parameter_of(layer + ".in", {768, 2304});
         l.parameter_of(layer + ".out", {3840, 768});
     }
-    l.line("wide", [](auto& prefix) {
-        auto const one = stored(prefix + any_layer + "mlp.c_fc.weight");
-        return stack("i", split_dim(one, 1, {12, 256}));
+    l.line("wide", [=](auto& from) {
+        return stack("i", split_dim(from(layer_i + "mlp.c_fc.weight"), 1, {12, 256}));
     });
     l.parameter_of("wide", {12, 768, 12, 256});
     for (auto const& [name, n] : {std::pair("attn.c_attn.bias", 2304),
@@ -137,16 +143,13 @@ inline layout layout_by_columns() {
             l.parameters.push_back(std::move(p));
     }
     std::string const layer = any_layer;
-    l.line(layer + "in", [=](auto& prefix) {
-        return concat(1,
-                      {stored(prefix + layer + "attn.c_attn.weight"),
-                       stored(prefix + layer + "mlp.c_fc.weight")},
+    l.line(layer + "in", [=](auto& from) {
+        return concat(1, {from(layer + "attn.c_attn.weight"), from(layer + "mlp.c_fc.weight")},
                       {3, 4});
     });
     for (int k = 0; k < 3; ++k)
-        l.line(layer + "out." + std::to_string(k), [=](auto& prefix) {
-            return part(stored(prefix + layer + "mlp.c_proj.weight"), 1, k, 3);
-        });
+        l.line(layer + "out." + std::to_string(k),
+               [=](auto& from) { return part(from(layer + "mlp.c_proj.weight"), 1, k, 3); });
     return l;
 }
 
@@ -155,9 +158,7 @@ inline layout layout_transposed() {
     layout l;
     for (auto& p : parameters()) {
         if (p.shape.size() == 2) {
-            l.line(p.name, [&](auto& prefix) {
-                return cairn::map::transpose(cairn::map::stored(prefix + p.name));
-            });
+            l.line(p.name, [&](auto& from) { return cairn::map::transpose(from(p.name)); });
             std::swap(p.shape[0], p.shape[1]);
         }
         l.parameters.push_back(std::move(p));
@@ -165,15 +166,13 @@ inline layout layout_transposed() {
     return l;
 }
 
-inline const std::set<std::string> layout_names{"stored", "rows", "columns", "transposed"};
+inline const std::set<std::string> layout_names{"stored", "names", "rows", "columns", "transposed"};
 /// @param name  One of `layout_names`.
 inline layout layout_of(const std::string& name) {
-    if (name == "stored") return {parameters(), {}};
-    auto l = name == "rows"      ? layout_by_rows()
-             : name == "columns" ? layout_by_columns()
-                                 : layout_transposed();
-    l.made_by->follow("optim.state.{param...}.{slot}", "optim.state.{param...}.{slot}");
-    return l;
+    if (name == "stored" || name == "names") return {parameters(), {}};
+    return name == "rows"      ? layout_by_rows()
+           : name == "columns" ? layout_by_columns()
+                               : layout_transposed();
 }
 
 }  // namespace gpt2

@@ -22,9 +22,11 @@
 
 namespace gpt2 {
 
-inline std::uint32_t hash(const std::string& fqn) {
+/// Optimizers count alike for all parameters.
+inline std::uint32_t seed_of(const std::string& fqn) {
     std::uint32_t h = 2166136261u;
-    for (char c : fqn) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
+    for (char const c : fqn.ends_with(".step") ? std::string(".step") : fqn)
+        h = (h ^ static_cast<unsigned char>(c)) * 16777619u;
     return h;
 }
 /// The value of an element: a function of name and index, every bit of it.
@@ -54,7 +56,8 @@ public:
             auto const s = "optim.state." + p.name;
             add(s + ".exp_avg", p.shape, filled);
             add(s + ".exp_avg_sq", p.shape, filled);
-            add(s + ".step", {}, filled);
+            // Counts of parameters that become one would have to become one, too.
+            if (what.layout == "stored") add(s + ".step", {}, filled);
             names_.push_back(cairn::value(p.name));
         }
         using cairn::value;
@@ -107,7 +110,7 @@ public:
         std::uint64_t n = 0;
         for (auto const& t : tensors_) {
             if (!all && t.memory.size() <= 1) continue;
-            auto const seed = hash(t.fqn);
+            auto const seed = seed_of(t.fqn);
             t.for_each([&](std::size_t i, std::uint64_t index) {
                 float const want = content(seed, index);
                 n += std::memcmp(&want, &t.memory[i], sizeof want) != 0;
@@ -160,7 +163,7 @@ private:
         tensors_.push_back(
             {fqn, elements(static_cast<std::size_t>(where.volume())), first, stride, row, {}});
         auto& t = tensors_.back();
-        auto const seed = hash(fqn);
+        auto const seed = seed_of(fqn);
         if (filled)
             t.for_each(
                 [&](std::size_t i, std::uint64_t index) { t.memory[i] = content(seed, index); });
