@@ -48,7 +48,8 @@ def gpt2():
 def seed_of(fqn):
     """Optimizers count alike for all parameters."""
     h = 2166136261
-    for c in (".step" if fqn.endswith(".step") else fqn).encode(): h = ((h ^ c) * 16777619) & 0xFFFFFFFF
+    for c in (".step" if fqn.endswith(".step") else fqn).encode():
+        h = ((h ^ c) * 16777619) & 0xFFFFFFFF
     return h
 
 

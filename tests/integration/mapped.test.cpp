@@ -129,8 +129,9 @@ dense kept(dense stored, const dense& state) {
 bool reads_are_exact(support::counting_store<cairn::memory_store> store, const cairn::metadata& m,
                      const std::map<std::string, dense>& stored, const std::set<double>& needed) {
     bool exact = true;
-    for (auto const& [name, content] : stored) {
-        auto const& t = *m.tensor(name);
+    for (auto const& each : stored) {
+        auto const& content = each.second;
+        auto const& t = *m.tensor(each.first);
         auto const strides = cairn::row_major_strides(content.shape);
         for (std::size_t c = 0; c < t.chunks.size(); ++c) {
             auto const at = t.chunks.location(c);
