@@ -5,8 +5,10 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
 
 BOOST_AUTO_TEST_SUITE(checkpointer_failed_uploads)
 
@@ -118,6 +120,8 @@ BOOST_AUTO_TEST_CASE(a_save_that_fails_in_the_first_place_is_told_once) {
         r.on_ranks([&](rank& me) {
             auto ckpt = me.checkpointer(r.options(me));
             save_step(me, ckpt, 1);
+            // By then the upload, too, knows that it has nothing to copy.
+            std::this_thread::sleep_for(std::chrono::milliseconds(300));
             std::string said;
             int step = 2;
             for (; said.empty(); ++step) {
