@@ -9,7 +9,7 @@ saved in this round.
 
 Tasks whose name ends with `far` go through benchmarks/slow_proxy: each request waits for 20 ms, of
 each 100 one connection is closed, and so many bytes a second pass in each direction."""
-import json, os, platform, sys
+import os, sys
 
 from contenders import Gpt2, Torch
 from measure import spread
@@ -111,11 +111,5 @@ def compare(a, folder):
     if not a.torch_python: print("not compared: PyTorch: --torch-python was not passed")
     print_table(rounds)
     for name, said in rounds.passed.items(): print(f"through the network, {name}: {said}")
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"ranks": a.ranks, "rounds": rounds.ended, "rate": a.rate,
-                       "cores": len(os.sched_getaffinity(0)), "machine": platform.machine(),
-                       "kernel": platform.release(),
-                       "seconds": {t.name: rounds.seconds(t) for t in rounds.tasks},
-                       "lines": rounds.lines}, f, indent=1)
+    rounds.store(a.json, a.ranks, rate=a.rate)
     if a.torch_python and not stopped: check(a, folder)

@@ -9,7 +9,7 @@ alone, without the import. A save is the third in a process; a load, the first.
 of each byte and the same syncs, and does nothing else: `gpt2 copy` and `sum`, `gpt2 --bare`. What
 it loads by columns are rows. Memory is the most that was resident: of a conversion, of all its
 processes; of a save or load, of a rank beyond its state."""
-import json, os, platform, shutil, sys
+import os, shutil, sys
 
 from contenders import HERE, Gpt2, Torch, file_system
 from measure import BUILD, cairn_command, remember, run, run_measured, spread
@@ -169,12 +169,6 @@ def compare(a, folder):
           f"{rounds.ended} rounds; median (least to most)")
     if not a.torch_python: print("not compared: PyTorch: --torch-python was not passed")
     print_tables(rounds)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"ranks": a.ranks, "rounds": rounds.ended,
-                       "cores": len(os.sched_getaffinity(0)), "machine": platform.machine(),
-                       "kernel": platform.release(), "file_system": where,
-                       "seconds": {t.name: rounds.seconds(t) for t in rounds.tasks},
-                       "lines": rounds.lines}, f, indent=1)
+    rounds.store(a.json, a.ranks, file_system=where)
     print()
     if not stopped: check(rounds)

@@ -8,7 +8,7 @@ transposed, and sharded by columns, so that each rank reads the rows that it rea
 mapping. No optimizer counts its steps: such numbers become one, where parameters
 do. `loop` only transposes, block by block, from memory to memory: the third time in a process.
 Saves are the third, too; loads, the first. In each round all take turns."""
-import json, os, platform, shutil, sys
+import os, shutil, sys
 
 from contenders import Gpt2, file_system
 from measure import remember, spread
@@ -85,12 +85,6 @@ def compare(a, folder):
     print(f"{a.ranks} ranks on {len(os.sched_getaffinity(0))} cores, {where}, "
           f"{rounds.ended} rounds; median (least to most)")
     print_tables(rounds)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump({"ranks": a.ranks, "rounds": rounds.ended,
-                       "cores": len(os.sched_getaffinity(0)), "machine": platform.machine(),
-                       "kernel": platform.release(), "file_system": where,
-                       "seconds": {t.name: rounds.seconds(t) for t in rounds.tasks},
-                       "lines": rounds.lines}, f, indent=1)
+    rounds.store(a.json, a.ranks, file_system=where)
     print()
     if not stopped: check(rounds)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds in which contenders take turns: what `benchmarks/compare` does, whatever it compares."""
-import os, shutil, signal, sys
+import json, os, platform, shutil, signal, sys
 
 from measure import spread
 
@@ -41,6 +41,16 @@ class Rounds:
             return False
         finally:
             print("\r" + " " * 78 + "\r", end="", file=sys.stderr, flush=True)
+
+    def store(self, path, ranks, **more):
+        """Stores every figure, if there is a path. Derived classes have `seconds(task)`."""
+        if not path: return
+        with open(path, "w") as f:
+            json.dump({"ranks": ranks, "rounds": self.ended,
+                       "cores": len(os.sched_getaffinity(0)), "machine": platform.machine(),
+                       "kernel": platform.release(), **more,
+                       "seconds": {t.name: self.seconds(t) for t in self.tasks},
+                       "lines": self.lines}, f, indent=1)
 
     def forget_all(self):
         for name in os.listdir(self.folder): shutil.rmtree(f"{self.folder}/{name}")
