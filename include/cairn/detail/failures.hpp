@@ -23,6 +23,9 @@ CAIRN_DECL rank_failure failure_from(const std::exception_ptr& e, int rank);
 /// Returns all failures of an exception: those of each rank, if it was sent between ranks.
 CAIRN_DECL std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank);
 
+/// Whether what has failed may have happened, or may still happen (@ref errc::outcome_unknown).
+CAIRN_DECL bool is_in_doubt(const std::exception_ptr& e) noexcept;
+
 /// Returns a readable text for an exception of any type.
 CAIRN_DECL std::string text_of(const std::exception_ptr& e);
 

@@ -44,17 +44,6 @@ inline bool is_being_saved(any_store& place, const std::string& own) {
     return false;
 }
 
-/// Whether a request that failed may still be carried out.
-inline bool is_in_doubt(const std::exception_ptr& why) {
-    try {
-        std::rethrow_exception(why);
-    } catch (const error& e) {
-        return e.code() == make_error_code(errc::outcome_unknown);
-    } catch (...) {
-        return false;
-    }
-}
-
 CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
                                      const std::string& save_id, std::vector<std::string>& warnings,
                                      cairn::activity* activity) {

@@ -108,7 +108,6 @@ private:
     using upload_ptr = std::shared_ptr<upload>;
 
     CAIRN_DECL static end_teller told_once(end_teller f);
-    CAIRN_DECL static bool is_in_doubt(const std::exception_ptr& failure) noexcept;
     CAIRN_DECL void give_up(upload& u) noexcept;
     CAIRN_DECL void saved(const upload_ptr& u, const std::exception_ptr& failure) noexcept;
     CAIRN_DECL void uploaded(const upload_ptr& u, const std::exception_ptr& failure,

@@ -74,16 +74,6 @@ CAIRN_DECL void uploads::saved(const upload_ptr& u, const std::exception_ptr& fa
     }
     begin_next();
 }
-CAIRN_DECL bool uploads::is_in_doubt(const std::exception_ptr& failure) noexcept {
-    try {
-        auto const all = failures_of(failure, 0);
-        return std::any_of(all.begin(), all.end(), [](auto const& f) {
-            return f.code == make_error_code(errc::outcome_unknown);
-        });
-    } catch (...) {  // no memory
-        return true;
-    }
-}
 /// Ends one that has not begun. @pre locked
 CAIRN_DECL void uploads::give_up(upload& u) noexcept {
     places_.from_catalog->release(u.part->save_id);

@@ -10,6 +10,7 @@
 
 #include <boost/system/errc.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -60,6 +61,16 @@ CAIRN_DECL std::exception_ptr error_of(const std::exception_ptr& e, int rank) no
     }
 }
 
+CAIRN_DECL bool is_in_doubt(const std::exception_ptr& e) noexcept {
+    try {
+        auto const all = failures_of(e, 0);
+        return std::any_of(all.begin(), all.end(), [](auto const& f) {
+            return f.code == make_error_code(errc::outcome_unknown);
+        });
+    } catch (...) {  // no memory
+        return true;
+    }
+}
 CAIRN_DECL std::vector<rank_failure> failures_of(const std::exception_ptr& e, int rank) {
     try {
         std::rethrow_exception(e);
