@@ -14,6 +14,30 @@ BOOST_AUTO_TEST_SUITE(checkpointer_failed_uploads)
 
 using namespace checkpointed_ranks;
 
+namespace {
+
+/// Saves from a step on until a failure, which has then ended on all ranks, is told. Then nothing
+/// fails any more, and step 100 is saved. Notes what was told, how that save has ended, and what is
+/// uploaded.
+void go_on_until_told(rank& me, cairn::checkpointer& ckpt, int step, control& bad, notes& saw) {
+    std::string said;
+    for (; said.empty(); ++step) {
+        me.train(step);
+        auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
+        if (out != "saved") said = out;
+    }
+    saw.add(me.number, said);
+    me.meet();
+    bad.fail({});
+    me.meet();
+    me.train(100);
+    saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
+    BOOST_TEST(ckpt.wait().has_value());
+    saw.add(me.number, uploaded_of(ckpt));
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_uploaded) {
     for (auto const what : support::all_thrown) {
         for (int const n : {1, 3}) {
@@ -31,20 +55,7 @@ BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_
                 me.train(2);
                 BOOST_TEST(ckpt.save_now(2, me).saved);
                 BOOST_TEST(bad.wait_for(1));
-                std::string said;
-                for (int step = 3; said.empty(); ++step) {  // until it has ended on all ranks
-                    me.train(step);
-                    auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
-                    if (out != "saved") said = out;
-                }
-                saw.add(me.number, said);
-                me.meet();
-                bad.fail({});
-                me.meet();
-                me.train(100);
-                saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
-                BOOST_TEST(ckpt.wait().has_value());
-                saw.add(me.number, uploaded_of(ckpt));
+                go_on_until_told(me, ckpt, 3, bad, saw);
             });
             BOOST_TEST(unclaimed == 0);
             auto const all = saw.agreed();
@@ -122,21 +133,7 @@ BOOST_AUTO_TEST_CASE(a_save_that_fails_in_the_first_place_is_told_once) {
             save_step(me, ckpt, 1);
             // By then the upload, too, knows that it has nothing to copy.
             std::this_thread::sleep_for(std::chrono::milliseconds(300));
-            std::string said;
-            int step = 2;
-            for (; said.empty(); ++step) {
-                me.train(step);
-                auto const out = outcome_of([&] { return ckpt.maybe_save(step, me); });
-                if (out != "saved") said = out;
-            }
-            saw.add(me.number, said);
-            me.meet();
-            bad.fail({});
-            me.meet();
-            me.train(100);
-            saw.add(me.number, outcome_of([&] { return ckpt.maybe_save(100, me); }));
-            BOOST_TEST(ckpt.wait().has_value());
-            saw.add(me.number, uploaded_of(ckpt));
+            go_on_until_told(me, ckpt, 2, bad, saw);
         });
         auto const all = saw.agreed();
         BOOST_REQUIRE(all.size() == 3u);

@@ -28,6 +28,17 @@ BOOST_AUTO_TEST_SUITE(checkpointer_uploads)
 using namespace checkpointed_ranks;
 using list = std::vector<std::string>;
 
+namespace {
+
+std::jthread open_later(control& slow) {
+    return std::jthread([&slow] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        slow.open();
+    });
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(every_mth_save_is_uploaded_and_each_place_has_its_rules) {
     for (int const n : {1, 3}) {
         tiered_run r(n);
@@ -179,11 +190,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_for_waits_for_the_uploads_before) {
         BOOST_TEST(ckpt.save_now(2, me).saved);
         BOOST_TEST(!r.is_durable("step_1"));
         me.meet();
-        if (me.number == 0)
-            opener = std::jthread([&] {  // by then the third save would have ended
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));
-                slow.open();
-            });
+        if (me.number == 0) opener = open_later(slow);  // by then the third save would have ended
         me.train(3);
         BOOST_TEST(ckpt.save_now(3, me).saved);
         BOOST_TEST(r.is_durable("step_1"));
@@ -227,10 +234,7 @@ BOOST_AUTO_TEST_CASE(a_step_may_be_saved_again_while_it_is_uploaded) {
         save_step(me, ckpt, 10);
         BOOST_TEST(slow.wait_for(1));
         if (me.number == 0)
-            opener = std::jthread([&] {  // by then the second save would have replaced the first
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));
-                slow.open();
-            });
+            opener = open_later(slow);  // by then the second save would have replaced the first
         me.train(11);
         BOOST_TEST(ckpt.save_now(10, me).saved);
         BOOST_TEST(ckpt.wait().has_value());

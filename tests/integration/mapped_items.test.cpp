@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many items a mapped tensor is read as, which bytes, and how many chunks it is stored as.
+#include "float_views.hpp"
 #include "support/counting_store.hpp"
 
 #include <cairn/cairn.hpp>
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,15 +27,8 @@ namespace {
 using cairn::dtype;
 using cairn::index_vector;
 using cairn::tensor_view;
-
-std::vector<float> numbers(std::size_t n, float first = 0) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), first);
-    return v;
-}
-cairn::tensor_view view(std::vector<float>& v, const index_vector& shape) {
-    return {dtype::float32, shape, v.data()};
-}
+using float_views::numbers;
+using float_views::view;
 
 }  // namespace
 

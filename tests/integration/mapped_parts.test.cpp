@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mappings with other parts and formats: quantised weights, tensors on devices, data planes, ranks
 // that have different names.
+#include "float_views.hpp"
 #include "storage/quantised_samples.hpp"
 #include "support/error_text.hpp"
 #include "support/fake_gpu/checks.hpp"
@@ -19,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -38,15 +38,9 @@ using cairn::map::dequantise;
 using cairn::map::pad;
 using cairn::map::stored;
 using cairn::map::transpose;
+using float_views::numbers;
+using float_views::view;
 
-std::vector<float> numbers(std::size_t n, float first) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), first);
-    return v;
-}
-tensor_view view(std::vector<float>& v, const index_vector& shape) {
-    return {dtype::float32, shape, v.data()};
-}
 bool same(float a, float b) {
     return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
 }

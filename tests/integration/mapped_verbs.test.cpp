@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What verbs do with a mapping: values and optimizer state, what is refused.
+#include "float_views.hpp"
 #include "support/error_codes.hpp"
 
 #include <cairn/async_load.hpp>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,16 +30,10 @@ namespace {
 using cairn::dtype;
 using cairn::index_vector;
 using cairn::tensor_view;
+using float_views::numbers;
+using float_views::view;
 using support::is;
 
-std::vector<float> numbers(std::size_t n, float first = 0) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), first);
-    return v;
-}
-cairn::tensor_view view(std::vector<float>& v, const index_vector& shape) {
-    return {dtype::float32, shape, v.data()};
-}
 std::string failure(const std::function<void()>& f, cairn::errc code) {
     try {
         f();
