@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank whose copies have no room writes from its tensors: the others wait as long as it advances.
-#include "checkpointed_ranks.hpp"
+// Ranks that take long, to copy or to remove: the others wait as long as they advance.
+#include "tiered_run.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A place in memory in which each write takes a while.
+/// A place in memory in which each write takes a while, and each removal.
 class slow_store : public support::forwarding_store<cairn::memory_store> {
 public:
     template <class Handle>
@@ -41,6 +41,10 @@ public:
     auto create(std::string_view n, std::uint64_t size) {
         auto h = store_.create(n, size);
         return slow<decltype(h)>{std::move(h), each_};
+    }
+    void remove(std::string_view n) {
+        std::this_thread::sleep_for(each_);
+        store_.remove(n);
     }
 
 private:
@@ -85,6 +89,36 @@ BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
     auto const all = support::load_whole(r.base, "step_1").tensors;
     for (std::size_t i = 0; i < count; ++i)
         BOOST_TEST(support::only_number(all.at("own" + std::to_string(i))) == 1.0f);
+}
+
+/// Rank 1 begins to upload when its save has ended, while rank 0 removes what is not kept, for more
+/// than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(uploads_wait_for_a_rank_that_removes_much) {
+    tiered_run r(2);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer ckpt(me.member, r.base, {.every = cairn::steps(1)});
+        for (int step = 1; step <= 20; ++step) {  // 40 removals, 2.4 s or more
+            me.train(step);
+            BOOST_TEST(ckpt.maybe_save(step, me).saved);
+        }
+        (void)ckpt.wait();
+    });
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.exchange_timeout = 1200ms;
+        o.keep = cairn::last(1);
+        cairn::checkpointer ckpt(me.member, slow_store(r.base, 60ms), o);
+        for (int const step : {30, 40}) {
+            me.train(step);
+            BOOST_TEST(bool(ckpt.save_now(step, me)));
+            for (int i = 0; i < 200 && !r.is_durable("step_" + std::to_string(step)); ++i)
+                std::this_thread::sleep_for(100ms);
+            (void)ckpt.wait();
+        }
+    });
+    BOOST_TEST(!r.exists("step_20"));
+    for (int const step : {30, 40})
+        BOOST_TEST(r.durable_value("step_" + std::to_string(step)) == static_cast<float>(step));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -93,6 +93,7 @@ public:
         activity_ = setup.activity;
         save_id_ = setup.save_id;
         if (part_) part_->save_id = save_id_;
+        if (part_ && part_->begun) part_->begun(activity_);
         inner_.set_up_writer(setup);
     }
     save_plan prepare_local_save_plan(save_plan plan) {

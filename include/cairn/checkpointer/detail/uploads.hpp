@@ -2,6 +2,7 @@
 #ifndef CAIRN_CHECKPOINTER_DETAIL_UPLOADS_HPP
 #define CAIRN_CHECKPOINTER_DETAIL_UPLOADS_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/checkpointer/detail/schedule.hpp>
 #include <cairn/comm/any_communicator.hpp>
@@ -97,7 +98,8 @@ private:
         std::shared_ptr<written_part> part{};
         status is = status::saving;
         bool saved = false;
-        pending_save save{};  ///< To cancel it; once it has begun.
+        std::shared_ptr<cairn::activity> saving{};  ///< Of its save, once that has begun.
+        pending_save save{};                        ///< To cancel it; once it has begun.
         std::exception_ptr failure{};
         std::optional<save_report> report{};
         /// Threads of the library must not read the environment itself.
@@ -109,6 +111,9 @@ private:
 
     CAIRN_DECL static end_teller told_once(end_teller f);
     CAIRN_DECL void give_up(upload& u) noexcept;
+    CAIRN_DECL void save_begun(upload& u, const std::shared_ptr<cairn::activity>& saving);
+    CAIRN_DECL upload_ptr first_open() const;
+    CAIRN_DECL void show_saving() noexcept;
     CAIRN_DECL void saved(const upload_ptr& u, const std::exception_ptr& failure) noexcept;
     CAIRN_DECL void uploaded(const upload_ptr& u, const std::exception_ptr& failure,
                              background_save* save) noexcept;

@@ -52,11 +52,36 @@ CAIRN_DECL auto uploads::add(const checkpoint_id& id, std::int64_t step) -> adde
     u->step = step;
     u->part = std::make_shared<written_part>();
     u->part->held = true;
+    u->part->begun = [weak = weak_from_this(), at = std::weak_ptr(u)](auto const& saving) {
+        auto const self = weak.lock();
+        auto const one = at.lock();
+        if (self && one) self->save_begun(*one, saving);
+    };
     added a{u->part,
             told_once([self = shared_from_this(), u](auto const& e, auto*) { self->saved(u, e); })};
     std::lock_guard const lock(m_);
     all_.push_back(u);
     return a;
+}
+
+/// The first one that has not ended. @pre locked
+CAIRN_DECL auto uploads::first_open() const -> upload_ptr {
+    auto const it =
+        std::find_if(all_.begin(), all_.end(), [](auto const& u) { return !u->ended(); });
+    return it == all_.end() ? nullptr : *it;
+}
+/// The others may wait for this rank, whose save has not ended here: they have no part in what is
+/// removed after a commit. While an upload runs, the lane has its activity. @pre locked
+CAIRN_DECL void uploads::show_saving() noexcept {
+    try {
+        if (auto const u = first_open(); u && u->is == status::saving) lane_.share(u->saving);
+    } catch (...) {  // e.g. no memory: the others wait no longer than usual
+    }
+}
+CAIRN_DECL void uploads::save_begun(upload& u, const std::shared_ptr<cairn::activity>& saving) {
+    std::lock_guard const lock(m_);
+    u.saving = saving;
+    show_saving();
 }
 
 CAIRN_DECL void uploads::saved(const upload_ptr& u, const std::exception_ptr& failure) noexcept {
@@ -91,10 +116,8 @@ CAIRN_DECL void uploads::begin_next() noexcept {
     upload_ptr next;
     {
         std::lock_guard const lock(m_);
-        auto const it =
-            std::find_if(all_.begin(), all_.end(), [](auto const& u) { return !u->ended(); });
-        if (it == all_.end() || (*it)->is != status::ready) return;
-        next = *it;
+        next = first_open();
+        if (!next || next->is != status::ready) return show_saving();
         next->is = status::running;
     }
     try {

@@ -2,11 +2,14 @@
 #ifndef CAIRN_STORAGE_DETAIL_WRITTEN_PART_HPP
 #define CAIRN_STORAGE_DETAIL_WRITTEN_PART_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
 
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace cairn::detail {
@@ -19,6 +22,8 @@ struct written_part {
     write_results results{};
     commit_record record{};  ///< On the coordinator.
     bool held = false;       ///< The checkpoint is kept until it is written elsewhere.
+    /// Told what the rank works on, as soon as the save has begun. May be empty.
+    std::function<void(const std::shared_ptr<cairn::activity>&)> begun{};
 
     /// Returns metadata of these items alone, with which they are read.
     CAIRN_DECL metadata meta() const;
