@@ -155,6 +155,41 @@ BOOST_AUTO_TEST_CASE(numbers_of_a_second_place_are_asked_for_until_they_are_know
     BOOST_TEST(warnings.size() == 1u);
 }
 
+namespace {
+/// As in a bucket, one listing gives the tags of all metadata.
+class tagging : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit tagging(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    tagging at(const std::string& id) const { return tagging(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    std::vector<cairn::place_info> places_with(std::string_view name) {
+        std::vector<cairn::place_info> out;
+        for (auto& id : store_.places()) {
+            out.push_back({.id = id});
+            out.back().tag = store_.at(id).tag(name);
+        }
+        return out;
+    }
+};
+}  // namespace
+
+/// Another process has put back an old list: a checkpoint that was replaced since is the newest.
+BOOST_AUTO_TEST_CASE(a_stale_list_of_records_changes_no_order) {
+    using cairn::detail::record_list_name;
+    cairn::memory_store base;
+    save_steps(tagging(base), {1, 2, 3});
+    auto const stale = cairn::read_whole(base, record_list_name);
+    save_steps(tagging(base), {1});
+    BOOST_TEST((cairn::read_whole(base, record_list_name) != stale));
+    base.publish(record_list_name, stale, std::nullopt);
+    cairn::any_store root{tagging(base)};
+    BOOST_TEST(cairn::detail::read_record_list(root).count("step_1") == 1u);
+    std::string all;
+    for (auto const& c : cairn::detail::find_places(root).committed)
+        all += c.id + ":" + std::to_string(c.record->sequence) + " ";
+    BOOST_TEST(all == "step_2:2 step_3:3 step_1:4 ");
+}
+
 BOOST_AUTO_TEST_CASE(a_list_of_records_with_an_impossible_number_is_not_believed) {
     for (bool const believed : {true, false}) {
         auto record = some_record();

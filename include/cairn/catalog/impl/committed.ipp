@@ -97,8 +97,7 @@ CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity,
     if (unknown > 1) {
         auto listed = read_record_list(root);
         for (auto const& at : all)
-            if (auto const it = listed.find(at.id);
-                at.tag && it != listed.end() && it->second.tag == *at.tag)
+            if (auto const it = listed.find(at.id); it != listed.end() && !is_known(at))
                 before.insert_or_assign(at.id, std::move(it->second));
     }
     for (auto& at : all) {
