@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports into stores that cannot rename, as buckets cannot.
-#include "safetensors_exports.hpp"
+#include "flat_exports.hpp"
 #include "support/fault_store.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/meddling_store.hpp"
@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -30,75 +31,10 @@
 
 BOOST_AUTO_TEST_SUITE(exports_without_rename)
 
-using namespace safetensors_exports;
+using namespace flat_exports;
 
 namespace {
-
-/// Memory that cannot rename.
-class store : public support::forwarding_store<cairn::memory_store> {
-public:
-    explicit store(cairn::memory_store s) : forwarding_store(std::move(s)) {}
-    store at(const std::string& id) const { return store(store_.at(id)); }
-    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
-};
-static_assert(cairn::BrowsableStore<store> && !cairn::RenamingStore<store>);
-
-constexpr const char* index_file = "model.safetensors.index.json";
 constexpr int stride = support::stride_if_sanitized(7);
-
-const std::vector<part_of_state> two_parts{{"columns", dtype::float32, {4, 6}, held::columns},
-                                           {"rows", dtype::float32, {2, 40'000}, held::rows}};
-cairn::safetensors_writer_options two_files() {
-    cairn::safetensors_writer_options o;
-    o.max_file_size = 100;
-    return o;
-}
-/// What a directory's index names; the single file if there is no index.
-std::set<std::string> weights_of(cairn::memory_store place) {
-    cairn::checkpoint_reader reader{place};
-    reader.reset("");
-    std::set<std::string> files;
-    for (auto const& [name, size] : reader.read_metadata().file_sizes) files.insert(name);
-    return files;
-}
-std::set<std::string> names_of(cairn::memory_store place) {
-    std::set<std::string> out;
-    for (auto const& info : place.list()) out.insert(info.name);
-    return out;
-}
-/// Elements by name: all of them.
-std::map<std::string, cairn::byte_vector> elements_of(cairn::memory_store base,
-                                                      const std::string& id) {
-    cairn::checkpoint_reader reader{base};
-    reader.reset(id);
-    std::map<std::string, cairn::byte_vector> out;
-    cairn::state_dict views;
-    auto const m = reader.read_metadata();
-    for (auto const& [fqn, entry] : m.entries) {
-        auto const& t = std::get<cairn::tensor_metadata>(entry);
-        auto& b = out[fqn];
-        b.resize(static_cast<std::size_t>(t.shape.product()) * cairn::size_of(t.type));
-        views[fqn] = cairn::tensor_view(t.type, t.shape, b.data());
-    }
-    (void)cairn::load(views, id, base);
-    return out;
-}
-/// What a target has while nothing is being written there.
-void check_clean(cairn::memory_store base, const std::string& id) {
-    auto expected = weights_of(base.at(id));
-    if (!expected.count("model.safetensors")) expected.insert(index_file);
-    BOOST_TEST(names_of(base.at(id)) == expected, boost::test_tools::per_element());
-    BOOST_TEST(base.at("." + id + ".saving").list().empty());
-}
-/// What a process that was killed says about itself.
-cairn::detail::record_owner an_ended_process() {
-    auto owner = cairn::detail::record_owner::this_one();
-    owner.process.pid = 0x7ffffff0;
-    owner.process.run += "x";
-    owner.job = {};
-    return owner;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(one_file_has_its_usual_name_and_no_index) {
@@ -286,166 +222,6 @@ BOOST_AUTO_TEST_CASE(a_failure_leaves_the_old_export_or_the_new_one) {
                          at += operations.stride())
                         ++tried;
     BOOST_TEST(tried * operations.stride() > 100);
-}
-
-/// What a killed export leaves is removed by the next one, and nothing else.
-BOOST_AUTO_TEST_CASE(the_next_export_removes_what_a_killed_one_has_left) {
-    for (bool const committed : {false, true}) {
-        cairn::memory_store base;
-        save_on(store(base), two_parts, 1, "m", two_files(), 1);
-        auto const old = weights_of(base.at("m"));
-        cairn::detail::save_intent intent;
-        intent.save_id = cairn::detail::new_save_id();
-        intent.owner = an_ended_process();
-        auto const orphan = "model-00001-of-00002." + intent.save_id + ".safetensors";
-        intent.names = {orphan, "config.json", *old.begin(), "../other"};
-        auto place = base.at("m");
-        place.publish(orphan, {}, std::nullopt);
-        place.publish("config.json", {}, std::nullopt);
-        auto beside = base.at(".m.saving");
-        beside.publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
-        base.at(".m.saving/" + intent.save_id).publish("side.0", {}, std::nullopt);
-        std::string running = cairn::detail::new_save_id();
-        if (committed) {  // another one that still runs
-            intent.save_id = running;
-            intent.owner = cairn::detail::record_owner::this_one();
-            intent.owner.process.boot = "another machine";
-            intent.owner.process.run = "another run";
-            beside.publish(".saving." + running, intent.encode(), std::nullopt);
-        }
-        save_on(store(base), two_parts, 1, "m", two_files(), 2);
-        auto const names = names_of(place);
-        BOOST_TEST(names.count(orphan) == 0u);
-        BOOST_TEST(names.count("config.json") == 1u);
-        BOOST_TEST(names.size() == 4u);
-        BOOST_TEST(base.at(".m.saving/" + intent.save_id).list().empty());
-        BOOST_TEST(beside.list().size() == (committed ? 1u : 0u));
-    }
-}
-
-/// Another process has adopted its intent meanwhile, and may have removed its files.
-BOOST_AUTO_TEST_CASE(an_export_that_was_presumed_dead_does_not_commit) {
-    for (bool const many : {false, true})
-        for (bool const has_old : {false, true}) {
-            cairn::memory_store base;
-            if (has_old) save_on(store(base), two_parts, 1, "m", two_files(), 1);
-            auto const before = contents_of(base.at("m"));
-            auto beside = base.at(".m.saving");
-            auto o = many ? two_files() : cairn::safetensors_writer_options();
-            o.add_files = [&](auto const& add) {
-                add("config.json", std::as_bytes(std::span("new", 3)));
-                for (auto const& info : beside.list())
-                    beside.publish(info.name, cairn::read_whole(beside, info.name), std::nullopt);
-            };
-            BOOST_TEST(says(failure_of([&] { save_on(store(base), two_parts, 1, "m", o, 2); }),
-                            "presumed this one dead"));
-            BOOST_TEST((contents_of(base.at("m")) == before));
-            BOOST_TEST(beside.list().size() == 1u);  // the other one's
-        }
-}
-
-namespace {
-/// What an export of another process has left: a file, and its intent.
-struct left_over {
-    left_over(cairn::memory_store base, cairn::detail::record_owner owner) {
-        intent.save_id = cairn::detail::new_save_id();
-        intent.owner = std::move(owner);
-        file = "model-00001-of-00002." + intent.save_id + ".safetensors";
-        name = ".saving." + intent.save_id;
-        intent.names = {file};
-        base.at("m").publish(file, {}, std::nullopt);
-        base.at(".m.saving").publish(name, intent.encode(), std::nullopt);
-    }
-    cairn::detail::save_intent intent{};
-    std::string file{}, name{};
-};
-/// Some objects seem a day older than all others.
-class aged_in_memory : public store {
-public:
-    aged_in_memory(cairn::memory_store s, std::set<std::string> old)
-        : store(std::move(s)), old_(std::move(old)) {}
-    aged_in_memory at(const std::string& id) const { return {store_.at(id), old_}; }
-    std::vector<cairn::object_info> list() {
-        auto all = store_.list();
-        for (auto& o : all)
-            if (old_.count(o.name) == 0)
-                o.modified += std::chrono::nanoseconds(std::chrono::hours(25)).count();
-        return all;
-    }
-
-private:
-    std::set<std::string> old_;
-};
-}  // namespace
-
-BOOST_AUTO_TEST_CASE(an_intent_is_adopted_before_its_files_are_removed) {
-    cairn::memory_store base;
-    left_over const rest(base, an_ended_process());
-    auto beside = base.at(".m.saving");
-    auto const tag = beside.tag(rest.name);
-    int removed = 0;
-    support::meddling_store<store> const watched(store(base),
-                                                 {.before_remove = [&](const std::string& path) {
-                                                     if (!path.ends_with(rest.file)) return;
-                                                     ++removed;
-                                                     BOOST_TEST((beside.tag(rest.name) != tag));
-                                                 }});
-    save_on(watched, two_parts, 1, "m", two_files(), 2);
-    BOOST_TEST(removed == 1);
-    check_clean(base, "m");
-}
-
-BOOST_AUTO_TEST_CASE(files_are_signs_of_life) {
-    for (bool const writes : {false, true}) {
-        cairn::memory_store base;
-        auto owner = cairn::detail::record_owner::this_one();
-        owner.process.boot = "another machine";
-        owner.process.run = "another run";
-        left_over const rest(base, owner);
-        std::set<std::string> old{rest.name};
-        if (!writes) old.insert(rest.file);
-        save_on(aged_in_memory(base, old), two_parts, 1, "m", two_files(), 2);
-        BOOST_TEST(names_of(base.at("m")).count(rest.file) == (writes ? 1u : 0u));
-    }
-}
-
-BOOST_AUTO_TEST_CASE(what_a_killed_export_has_left_does_not_count_as_existing) {
-    cairn::memory_store base;
-    left_over const rest(base, an_ended_process());
-    auto o = two_files();
-    o.overwrite = false;
-    auto const why = [&] {
-        return failure_of([&] { save_on(store(base), two_parts, 1, "m", o, 2); });
-    };
-    BOOST_TEST(why() == "no failure");
-    check_clean(base, "m");
-    BOOST_TEST(says(why(), "overwrite is off"));
-    check_clean(base, "m");
-}
-
-BOOST_AUTO_TEST_CASE(a_single_file_of_another_job_is_no_success_and_stays) {
-    auto const bytes = std::as_bytes(std::span("another's", 9));
-    cairn::memory_store sample;
-    save_on(store(sample), two_parts, 1, "m", {}, 1);
-    auto const same = contents_of(sample.at("m")).at("model.safetensors");
-    for (bool const same_size : {false, true}) {
-        cairn::memory_store base;
-        auto place = base.at("m");
-        auto const theirs = same_size ? same : cairn::byte_vector(bytes.begin(), bytes.end());
-        cairn::safetensors_writer_options o;
-        o.add_files = [&](auto const&) {
-            place.publish("model.safetensors", theirs, std::nullopt);
-        };
-        auto const why = failure_of([&] { save_on(store(base), two_parts, 1, "m", o, 2); });
-        BOOST_TEST(why != "no failure");
-        BOOST_TEST((contents_of(place).at("model.safetensors") == theirs));
-    }
-    cairn::memory_store base;
-    cairn::safetensors_writer_options o;
-    o.add_files = [](auto const&) { throw std::runtime_error("no tokenizer"); };
-    BOOST_TEST(
-        says(failure_of([&] { save_on(store(base), two_parts, 1, "m", o, 2); }), "no tokenizer"));
-    BOOST_TEST(base.at("m").list().empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_index_of_others_removes_only_weights) {

@@ -85,6 +85,9 @@ public:
         requires(!std::derived_from<Store, safetensors_writer> && ObjectStore<Store>)
     explicit safetensors_writer(Store store, safetensors_writer_options options = {})
         : safetensors_writer(any_store(std::move(store)), std::move(options)) {}
+    /// @param jobs  Where the writer runs its jobs.
+    CAIRN_DECL safetensors_writer(any_store store, safetensors_writer_options options,
+                                  const job_executor& jobs);
     CAIRN_DECL explicit safetensors_writer(any_store store,
                                            safetensors_writer_options options = {});
 };

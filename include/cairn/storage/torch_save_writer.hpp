@@ -49,6 +49,9 @@ public:
         requires(!std::derived_from<Store, torch_save_writer> && ObjectStore<Store>)
     explicit torch_save_writer(Store store, torch_save_writer_options options = {})
         : torch_save_writer(any_store(std::move(store)), options) {}
+    /// @param jobs  Where the writer runs its jobs.
+    CAIRN_DECL torch_save_writer(any_store store, torch_save_writer_options options,
+                                 const job_executor& jobs);
     CAIRN_DECL explicit torch_save_writer(any_store store, torch_save_writer_options options = {});
 };
 

@@ -8,6 +8,7 @@
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/found_intent.hpp>
@@ -44,7 +45,7 @@ struct target_format {
 /// condition that it is still the one that was there. Beside it, `.NAME.saving/` has
 ///
 ///     .saving.<save id>   who is writing, the files, and those that are replaced (save_intent)
-///     <save id>/          what the ranks need meanwhile
+///     <save id>/          what the ranks need meanwhile; its age is a sign of life
 class prefix_place final : public target_place {
 public:
     prefix_place(const any_store& base, checkpoint_id id, const std::string& save_id, bool is_file,
@@ -97,6 +98,7 @@ public:
         remove_ended(activity);
     }
     bool in_order() const noexcept override { return true; }
+    bool shows_life() const noexcept override { return false; }
     bool owns_files() const noexcept override { return unique_; }
     /// It replaces what is there only once this export is about to exist.
     void put(std::string_view name, byte_span b, bool) override {
@@ -146,6 +148,7 @@ public:
             if (committed_)
                 for (auto const& name : replaced_)
                     if (small_.count(name) == 0) fresh_.remove(name);
+            if (!committed_) remove_small();
             all_gone = true;
         });
         attempt([&] {
@@ -220,9 +223,24 @@ private:
                                                 .found = "something else",
                                                 .remedy = "another job writes to the same place"});
         own_.expect_mine(intents_);
-        for (auto const& [name, bytes] : small_)
-            if (name != format_.index) fresh_.publish(name, bytes, std::nullopt);
+        for (auto const& [name, bytes] : small_) {
+            if (name == format_.index) continue;
+            if (fresh_.tag(name).text.empty()) added_.push_back(name);
+            fresh_.publish(name, bytes, std::nullopt);
+        }
         own_.expect_mine(intents_);
+    }
+    /// Of an export that has failed at the last moment. Those that it has replaced stay, and so do
+    /// all where another one writes, or has committed.
+    void remove_small() {
+        if (added_.empty() || fresh_.tag(format_.index) != index_tag_) return;
+        for (auto const& info : intents_.list())
+            if (is_intent_name(info.name) && info.name != own_.name()) return;
+        for (auto const& name : added_) {
+            auto const tag = fresh_.tag(name);
+            auto const there = read_existing(fresh_, name);
+            if (there && *there == small_.at(name)) fresh_.remove(name, tag);
+        }
     }
     static void remove_all(any_store& place) {
         for (auto const& info : place.list()) place.remove(info.name);
@@ -233,6 +251,9 @@ private:
         attempt([&] {
             auto const there = intents_.list();
             auto const now = modification_times(there).of(own_.name());
+            // A bucket's `remove` ends those uploads that were listed.
+            std::vector<object_info> files;
+            std::optional<modification_times> times;
             for (auto const& info : there) {
                 if (!is_intent_name(info.name) || info.name == own_.name()) continue;
                 if (activity != nullptr) activity->advance();
@@ -242,10 +263,8 @@ private:
                     auto sides = target_.in.at(beside() + "/" + found->save_id);
                     auto last = info.modified;
                     for (auto const& s : sides.list()) last = std::max(last, s.modified);
-                    // A bucket's `remove` ends those uploads that were listed.
-                    auto const files = fresh_.list();
-                    modification_times const times(files);
-                    for (auto const& n : found->what.names) last = std::max(last, times.of(n));
+                    if (!times) times.emplace(files = fresh_.list());
+                    for (auto const& n : found->what.names) last = std::max(last, times->of(n));
                     found->expired = !found->own_process && is_expired(last, now);
                     // Its owner, if that runs nevertheless, then commits nothing.
                     if (found->over() && adopt(intents_, *found)) remove_left(*found, sides);
@@ -291,6 +310,7 @@ private:
     object_tag index_tag_{};  ///< Of the index that is replaced.
     std::vector<std::string> replaced_{};
     std::map<std::string, byte_vector, std::less<>> small_{};  ///< The index, too.
+    std::vector<std::string> added_{};  ///< Of these: those that are there because of this export.
     own_intent own_{};
     std::string file_{};
     std::uint64_t size_ = 0;

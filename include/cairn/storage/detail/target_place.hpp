@@ -50,6 +50,9 @@ public:
     virtual void announce(const std::vector<std::string>& files, cairn::activity* activity) = 0;
     /// Whether each file should be written from its beginning to its end.
     virtual bool in_order() const noexcept = 0;
+    /// Whether the times of files show others that they are being written: the age of one that is
+    /// sent in one request, or in parts, is that of its beginning.
+    virtual bool shows_life() const noexcept = 0;
     /// Whether files that were created are this save's alone, so that they may be removed.
     virtual bool owns_files() const noexcept = 0;
     /// Adds a small file. Called before `complete`.

@@ -19,12 +19,14 @@
 #include <cairn/storage/detail/layout_writer.hpp>
 #include <cairn/storage/detail/prefix_place.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/signs_of_life.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_files.hpp>
 #include <cairn/storage/detail/target_place.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/working_place.hpp>
 #include <cairn/storage/detail/write_file.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 
 #include <algorithm>
@@ -78,10 +80,10 @@ class target_writer final : public layout_writer::implementation {
 public:
     /// @param options  Has `overwrite`, `sync_files`, `thread_count`.
     template <class Options>
-    target_writer(any_store at, Format f, const Options& options)
+    target_writer(any_store at, Format f, const Options& options, const job_executor& jobs)
         : base_(options.sync_files ? std::move(at) : at.without_sync()), format_(std::move(f)),
           overwrite_(options.overwrite), sync_files_(options.sync_files),
-          thread_count_(options.thread_count), jobs_(options.thread_count) {}
+          thread_count_(options.thread_count), jobs_(options.thread_count, jobs.get()) {}
 
     void reset(const checkpoint_id& checkpoint) override {
         id_ = checkpoint;
@@ -116,6 +118,7 @@ public:
         files_.emplace(place_->fresh(), sync_files_);
         running_.reset();
         running_.emplace(me_.save_id);
+        signs_.emplace(signs_of_life::clock::now());
         threads_ =
             thread_count_ != 0 ? std::max(1, thread_count_) : threads_per_rank(me_.world_size);
         jobs_.set_size(threads_);
@@ -195,8 +198,11 @@ public:
         auto const targets = format_.files();
         target_assembly assembly(place_->hidden(), targets, plans_, shares_, me_,
                                  static_cast<std::size_t>(threads_), place_->in_order());
-        auto const crcs = assembly.complete([this](const std::string& name, std::uint64_t at,
-                                                   byte_span b) { files_->write(name, at, b); });
+        auto const crcs =
+            assembly.complete([this](const std::string& name, std::uint64_t at, byte_span b) {
+                files_->write(name, at, b);
+                show_life();
+            });
         for (std::size_t f = 0; f < targets.size(); ++f)
             for (auto const& part : format_.rest(f, crcs))
                 files_->write(targets[f]->name, part.offset, part.bytes);
@@ -296,6 +302,13 @@ private:
                            [](const write_item& i) { return i.kind == item_kind::value; });
     }
 
+    void show_life() {
+        if (place_->shows_life() || !signs_->is_due(signs_of_life::clock::now())) return;
+        auto const name = "alive." + std::to_string(own());
+        if (made_.back() != name) made_.push_back(name);  // what is put aside is there already
+        place_->hidden().publish(name, {}, std::nullopt);
+    }
+
     // On the coordinator:
     void lay_out() {
         format_.lay_out(is_file_ ? place_->name() : std::string(), *tensors_, plans_,
@@ -373,6 +386,7 @@ private:
             if (me_.stop.stop_requested() || failed())
                 throw error(errc::cancelled, {.rank = me_.rank});
             if (me_.activity) me_.activity->advance(bytes);
+            show_life();
         };
         while (auto const item = job.items.next(me)) {
             auto const i = *item;
@@ -469,6 +483,7 @@ private:
     std::unique_ptr<target_place> place_{};
     std::optional<target_files> files_{};
     std::optional<running_save> running_{};
+    std::optional<signs_of_life> signs_{};
     std::vector<std::string> made_{};  ///< What may exist beside the target, of this rank's.
     // The coordinator's:
     std::vector<save_plan> plans_{};

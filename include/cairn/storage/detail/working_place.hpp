@@ -70,6 +70,7 @@ public:
     bool needs_unique_names(std::size_t) const override { return false; }
     void announce(const std::vector<std::string>&, cairn::activity*) override {}
     bool in_order() const noexcept override { return false; }
+    bool shows_life() const noexcept override { return true; }
     bool owns_files() const noexcept override { return true; }
     void put(std::string_view name, byte_span b, bool sync) override {
         auto file = fresh_.create(name, b.size(), sync);

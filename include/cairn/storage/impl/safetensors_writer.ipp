@@ -14,6 +14,7 @@
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/dtype.hpp>
@@ -121,8 +122,12 @@ struct safetensors_target {
 
 CAIRN_DECL safetensors_writer::safetensors_writer(any_store store,
                                                   safetensors_writer_options options)
+    : safetensors_writer(std::move(store), std::move(options), job_executor()) {}
+CAIRN_DECL safetensors_writer::safetensors_writer(any_store store,
+                                                  safetensors_writer_options options,
+                                                  const job_executor& jobs)
     : layout_writer(std::make_unique<detail::target_writer<detail::safetensors_target>>(
-          std::move(store), detail::safetensors_target{options}, options)) {}
+          std::move(store), detail::safetensors_target{options}, options, jobs)) {}
 
 }  // namespace cairn
 

@@ -10,6 +10,7 @@
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/target_writer.hpp>
+#include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
 #include <cairn/tensor/dtype.hpp>
 
@@ -95,8 +96,11 @@ struct torch_save_target {
 }  // namespace detail
 
 CAIRN_DECL torch_save_writer::torch_save_writer(any_store store, torch_save_writer_options options)
+    : torch_save_writer(std::move(store), options, job_executor()) {}
+CAIRN_DECL torch_save_writer::torch_save_writer(any_store store, torch_save_writer_options options,
+                                                const job_executor& jobs)
     : layout_writer(std::make_unique<detail::target_writer<detail::torch_save_target>>(
-          std::move(store), detail::torch_save_target(), options)) {}
+          std::move(store), detail::torch_save_target(), options, jobs)) {}
 
 }  // namespace cairn
 

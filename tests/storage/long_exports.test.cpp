@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// An export that takes longer than a process may be silent, by clocks of the test's own.
+#include "safetensors_exports.hpp"
+#include "support/forwarding_store.hpp"
+#include "support/shifted_clock.hpp"
+
+#include <cairn/object_store/memory.hpp>
+#include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/storage/detail/signs_of_life.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(long_exports)
+
+using namespace safetensors_exports;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The clock of a storage, and when its objects were made.
+struct times {
+    std::int64_t now = 1;
+    std::map<std::string, std::int64_t> made{};
+};
+
+/// Memory that cannot rename, where each write takes hours. Another process sees it with other
+/// eyes: what was there before is not its own.
+class slow_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    struct shared {
+        times t{};
+        std::chrono::hours each{0};
+        std::function<void()> on_write{};
+    };
+    slow_store(cairn::memory_store s, std::shared_ptr<shared> with)
+        : forwarding_store(std::move(s)), with_(std::move(with)) {}
+    slow_store at(const std::string& id) const {
+        auto s = *this;
+        s.store_ = store_.at(id);
+        return s;
+    }
+    slow_store seen_by_another() const {
+        auto s = *this;
+        s.others_.emplace();
+        for (auto const& one : with_->t.made) s.others_->insert(one.first);
+        return s;
+    }
+
+    struct writer {
+        cairn::memory_store::writer to;
+        std::shared_ptr<shared> with;
+        void write(std::uint64_t at, cairn::byte_span b) {
+            support::shift_clock(with->each);
+            with->t.now += std::chrono::nanoseconds(with->each).count();
+            if (with->on_write) with->on_write();
+            to.write(at, b);
+        }
+        void finish(bool durable) { to.finish(durable); }
+    };
+    writer create(std::string_view n, std::uint64_t size) {
+        with_->t.made[path(n)] = with_->t.now;
+        return {store_.create(n, size), with_};
+    }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        store_.publish(n, b, std::move(m));
+        with_->t.made[path(n)] = with_->t.now;
+    }
+    auto open(std::string_view n) {
+        if (!others_ || others_->count(path(n)) == 0 || !cairn::detail::is_intent_name(n))
+            return store_.open(n);
+        auto intent = cairn::detail::save_intent::decode(cairn::read_whole(store_, n));
+        intent.owner.process.boot = "another machine";
+        intent.owner.process.run = "another run";
+        cairn::memory_store changed;
+        changed.publish(n, intent.encode(), std::nullopt);
+        return changed.open(n);
+    }
+    std::vector<cairn::object_info> list() {
+        auto all = store_.list();
+        for (auto& o : all) o.modified = with_->t.made.at(path(o.name));
+        return all;
+    }
+
+private:
+    std::string path(std::string_view n) { return store_.describe(n); }
+
+    std::shared_ptr<shared> with_;
+    std::optional<std::set<std::string>> others_{};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_sign_is_due_once_in_an_hour) {
+    using signs = cairn::detail::signs_of_life;
+    signs::clock::time_point const begin(100h);
+    signs s(begin);
+    BOOST_TEST(!s.is_due(begin));
+    BOOST_TEST(!s.is_due(begin + 59min));
+    BOOST_TEST(s.is_due(begin + 60min));
+    BOOST_TEST(!s.is_due(begin + 60min));
+    BOOST_TEST(!s.is_due(begin + 119min));
+    BOOST_TEST(s.is_due(begin + 48h));
+    BOOST_TEST(!s.is_due(begin + 48h + 59min));
+}
+
+/// Another export to the same name, which would remove what an ended one has left, comes when the
+/// first has run for two days.
+BOOST_AUTO_TEST_CASE(an_export_that_takes_days_is_not_presumed_dead) {
+    std::vector<part_of_state> parts;
+    for (int i = 0; i < 6; ++i)
+        parts.push_back({"t" + std::to_string(i), dtype::float32, {10, 10}});
+    auto const with = std::make_shared<slow_store::shared>();
+    slow_store const base(cairn::memory_store(), with);
+    with->each = 13h;
+    int writes = 0;
+    std::string looked;
+    with->on_write = [&] {
+        if (++writes != 5) return;
+        cairn::safetensors_writer_options o;
+        o.add_files = [](auto const&) { throw std::runtime_error("it only looks"); };
+        auto const each = std::exchange(with->each, 0h);
+        looked = failure_of([&] { save_on(base.seen_by_another(), parts, 1, "m", o, 1); });
+        with->each = each;
+    };
+    cairn::safetensors_writer_options o;
+    o.thread_count = 1;
+    o.max_file_size = 1000;
+    BOOST_TEST(failure_of([&] { save_on(base, parts, 1, "m", o, 2); }) == "no failure");
+    BOOST_TEST(looked.find("it only looks") != looked.npos, looked);
+    BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
