@@ -157,4 +157,57 @@ BOOST_AUTO_TEST_CASE(single_numbers_of_parameters_that_become_one_must_be_equal)
     BOOST_TEST(made.values.at("gate/lr").from == "gu/lr");
 }
 
+BOOST_AUTO_TEST_CASE(parameters_may_be_kept_below_a_name_that_their_state_lacks) {
+    mapping m;
+    m.set("model.b.{i}.qk",
+          map::concat(0, {map::stored("net.h.{i}.q"), map::stored("net.h.{i}.k")}, {2, 1}))
+        .set("average.{i}", map::stored("net.h.{i}.q"))
+        .follow("optim.state.{param...}.{slot}", "optim.state.{param...}.{slot}", "model.", "net.")
+        .follow("optim.groups.{param...}.{slot}", "optim.groups.{param...}.{slot}", "model.",
+                "net.");
+    auto const made = to_state(m, stored({{"net.h.0.q", {4, 2}},
+                                          {"net.h.0.k", {2, 2}},
+                                          {"net.norm", {5}},
+                                          {"optim.state.h.0.q.m", {4, 2}},
+                                          {"optim.state.h.0.k.m", {2, 2}},
+                                          {"optim.state.h.0.q.step", {}},
+                                          {"optim.state.h.0.k.step", {}},
+                                          {"optim.state.norm.m", {5}}},
+                                         {"optim.groups.h.0.q.lr", "optim.groups.h.0.k.lr"}));
+    BOOST_TEST((made.tensors.at("optim.state.b.0.qk.m").shape == index_vector{6, 2}));
+    BOOST_TEST(made.tensors.at("optim.state.b.0.qk.step").equals.size() == 1u);
+    BOOST_TEST(made.values.at("optim.groups.b.0.qk.lr").from == "optim.groups.h.0.q.lr");
+    BOOST_TEST(!made.used.contains("optim.state.norm.m"));  // passes under its own name
+    for (auto const& [name, t] : made.tensors)              // the average has none
+        BOOST_TEST(!has(name, "optim.state.h"), name);
+
+    auto const back = to_stored(m, state({{"model.b.0.qk", {6, 2}},
+                                          {"optim.state.b.0.qk.m", {6, 2}},
+                                          {"optim.state.b.0.qk.step", {}},
+                                          {"optim.groups.b.0.qk.lr", {-1}}}));
+    BOOST_TEST((back.tensors.at("optim.state.h.0.q.m").shape == index_vector{4, 2}));
+    BOOST_TEST((back.tensors.at("optim.state.h.0.k.m").shape == index_vector{2, 2}));
+    BOOST_TEST(back.tensors.contains("optim.state.h.0.k.step"));
+    BOOST_TEST(back.values.at("optim.groups.h.0.k.lr").from == "optim.groups.b.0.qk.lr");
+}
+
+BOOST_AUTO_TEST_CASE(stored_names_without_the_prefix_are_refused) {
+    mapping m;
+    m.set("model.w", map::concat(0, {map::stored("model.q"), map::stored("k")}))
+        .follow("o.{param...}.{slot}", "o.{param...}.{slot}", "model.");
+    auto const content = stored({{"model.q", {1}}, {"k", {1}}, {"o.q.m", {1}}});
+    auto const text = error_of(errc::invalid_argument, [&] { to_state(m, content); });
+    BOOST_TEST(has(text, "'o.w.m'"), text);
+    BOOST_TEST(has(text, "as model.q is"), text);
+    mapping one;
+    one.set("model.w", map::stored("w"))
+        .follow("o.{param...}.{slot}", "o.{param...}.{slot}", "model.");
+    for (auto const& shape : {index_vector{2}, index_vector{}}) {
+        auto const found = error_of(errc::invalid_argument, [&] {
+            to_stored(one, state({{"model.w", {2}}, {"o.w.m", shape}}));
+        });
+        BOOST_TEST(has(found, "follow"), found);
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

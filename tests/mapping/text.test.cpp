@@ -65,9 +65,11 @@ BOOST_AUTO_TEST_CASE(a_mapping_is_read_as_it_was_printed) {
     auto const m = parse_mapping(R"(# A model.
         "b.{i}.qkv" = concat(0, ["h.{i}.q",   # three
                                  "h.{i}.k", "h.{i}.v"], [4, 1, 1])
-        "embed"="wte" "x" = leave_out()
+        "embed"="wte" "\\ \"two\nlines\" \\n" = "odd" "x" = leave_out()
         optional "bias" = transpose("b")
         follow "o.{param...}.{s}" = "p.{param...}.{s}"
+        follow "o.{param...}.{s}" = "q.{param...}.{s}" of "model."
+        follow "o.{param...}.{s}" = "r.{param...}.{s}" of "" = "{{weights}}."
         others = leave_out
         allow_narrowing)");
     mapping expected;
@@ -77,9 +79,12 @@ BOOST_AUTO_TEST_CASE(a_mapping_is_read_as_it_was_printed) {
             map::concat(0, {map::stored("h.{i}.q"), map::stored("h.{i}.k"), map::stored("h.{i}.v")},
                         {4, 1, 1}))
         .rename("embed", "wte")
+        .rename("\\ \"two\nlines\" \\n", "odd")
         .set("x", map::leave_out())
         .set_optional("bias", map::transpose(map::stored("b")))
         .follow("o.{param...}.{s}", "p.{param...}.{s}")
+        .follow("o.{param...}.{s}", "q.{param...}.{s}", "model.")
+        .follow("o.{param...}.{s}", "r.{param...}.{s}", "", "{{weights}}.")
         .others(other_names::leave_out)
         .allow_narrowing();
     BOOST_TEST((m == expected));
@@ -105,6 +110,8 @@ BOOST_AUTO_TEST_CASE(errors_have_line_and_column) {
         {"others = all", "pass, leave_out or refuse", "line 1, column 10"},
         {"other", "a name in quotes, follow", "line 1, column 1"},
         {"follow \"a\" = \"b\"", "two patterns with {param...}", "line 1, column 1"},
+        {"follow \"{param...}\" = \"{param...}\" of \"m.{i}.\"", "a prefix without captures",
+         "line 1, column 1"},
         {"\"a\" = pad(\"b\", [1, x])", "a number", "line 1, column 20"},
         {"\"a\" = pad(\"b\", [99999999999999999999])", "a number", "line 1, column 17"},
         {"\"a\" = concat(0, \"b\")", "a list of tensors", "line 1, column 17"},

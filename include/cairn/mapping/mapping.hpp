@@ -53,9 +53,21 @@ public:
     ///
     ///     m.follow("optim.state.{param...}.{slot}", "optimizer.state.{param...}.{slot}");
     ///
-    /// @param name, stored  Patterns with `{param...}`, which is the parameter's name in the state
-    ///                      and in the checkpoint, and with the same other captures.
-    CAIRN_DECL mapping& follow(std::string name, std::string stored);
+    /// Where parameters are kept below a name that their optimizer state lacks, e.g. `model.w` and
+    /// `optim.state.w.exp_avg`:
+    ///
+    ///     m.follow("optim.state.{param...}.{slot}", "optim.state.{param...}.{slot}", "model.");
+    ///
+    /// @param name, stored   Patterns with `{param...}`, which is the parameter's name in the state
+    ///                       and in the checkpoint, and with the same other captures.
+    /// @param prefix         What the parameters' names in the state begin with, and `{param...}`
+    ///                       lacks. Others have nothing that follows them.
+    /// @param stored_prefix  The same of their names in the checkpoint.
+    CAIRN_DECL mapping& follow(std::string name, std::string stored, std::string prefix,
+                               std::string stored_prefix);
+    mapping& follow(std::string name, std::string stored, const std::string& prefix = {}) {
+        return follow(std::move(name), std::move(stored), prefix, prefix);
+    }
 
     mapping& others(other_names what) noexcept {
         others_ = what;
@@ -73,7 +85,7 @@ public:
         bool optional = false;
     };
     struct follower {
-        std::string name, stored;
+        std::string name, stored, prefix, stored_prefix;
         friend bool operator==(const follower&, const follower&) = default;
     };
     std::span<const line> lines() const noexcept { return lines_; }

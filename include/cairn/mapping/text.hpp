@@ -19,12 +19,14 @@ namespace cairn {
 ///     optional "bias"  = "h.bias"
 ///     "embed"          = pad(stored("wte.weight", [50257, -1]), [50304, -1])
 ///     follow "optim.state.{param...}.{slot}" = "optimizer.state.{param...}.{slot}"
+///     follow "o.{param...}.{slot}" = "o.{param...}.{slot}" of "model." = "weights."
 ///     others = leave_out
 ///     allow_narrowing
 ///
 /// Operations have the names and arguments of the functions of `cairn/mapping/expressions.hpp`;
 /// shapes and lists are in brackets, a name in quotes is what is stored under it, dtypes are
-/// PyTorch's names. In quotes, `\"` and `\\` are a quote and a backslash.
+/// PyTorch's names. In quotes, `\"`, `\\` and `\n` are a quote, a backslash and a
+/// new line.
 /// @param file  What errors call the text.
 /// @throws error errc::invalid_argument with line and column
 CAIRN_DECL mapping parse_mapping(std::string_view text, const std::string& file = {});

@@ -140,4 +140,18 @@ DEFECTS = [
     Defect("megatron-without-groups", "mapping/impl/ready.ipp",
            "how_.attention.grouped = true;", "how_.attention.grouped = !PLANTED;",
            by="mapping:mappings", wrong="heads of keys are in the place of those of queries"),
+    Defect("prefix-of-parameters-ignored-by-loads", LOADS,
+           "auto const known_as = f.prefix.off(param);\n        if (!known_as) return;",
+           "auto const known_as = PLANTED ? std::optional(param) : f.prefix.off(param);\n"
+           "        if (!known_as) return;",
+           by="mapping:mapped_optimizers", wrong="optimizer state gets names of another layout"),
+    Defect("prefix-of-parameters-ignored-by-saves", SAVES,
+           "f.prefix.before(*c.find(parameter))",
+           "(PLANTED ? *c.find(parameter) : f.prefix.before(*c.find(parameter)))",
+           by="mapping:mapped_optimizers",
+           wrong="optimizer state of a fused parameter is refused, or stored under its own name"),
+    Defect("stored-prefix-taken-for-part-of-the-name", LINES,
+           "return name_pattern(all.substr(text_.size()));",
+           "return PLANTED ? name : name_pattern(all.substr(text_.size()));",
+           by="mapping:mapped_optimizers", wrong="optimizer state is looked for below the model"),
 ]

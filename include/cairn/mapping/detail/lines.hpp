@@ -20,14 +20,47 @@
 
 namespace cairn::map::detail {
 
+inline constexpr std::string_view parameter = "param";
+
+/// What the names of parameters begin with, on one side, and those of their optimizer state lack.
+class parameter_prefix {
+public:
+    parameter_prefix() = default;
+    /// @param text  A pattern without captures, or empty.
+    CAIRN_DECL explicit parameter_prefix(std::string text);
+
+    /// Returns the name of a parameter of which optimizer state has this name.
+    std::string before(const std::string& param) const { return plain_ + param; }
+    /// Returns what optimizer state calls a parameter; nothing if its name begins otherwise.
+    CAIRN_DECL std::optional<std::string> off(const std::string& name) const;
+    /// @throws error errc::invalid_argument if names of this pattern begin otherwise
+    CAIRN_DECL name_pattern off(const name_pattern& name) const;
+
+private:
+    std::string text_{}, plain_{};
+};
+
 /// Patterns of optimizer state, in the state and in the checkpoint.
 struct follower_patterns {
     name_pattern name{}, stored{};
+    parameter_prefix prefix{}, stored_prefix{};
     /// Captures other than the parameter's name.
     std::vector<std::string> slot{};
-};
 
-inline constexpr std::string_view parameter = "param";
+    /// Returns the stored name of what follows a stored parameter, named without the prefix.
+    std::string stored_beside(const std::string& param, const captures& slot_of) const {
+        return filled(stored, param, slot_of);
+    }
+    std::string name_beside(const std::string& param, const captures& slot_of) const {
+        return filled(name, param, slot_of);
+    }
+
+private:
+    static std::string filled(const name_pattern& p, const std::string& param, captures c) {
+        c.bind(std::string(parameter), param);
+        return p.fill(c);
+    }
+};
 
 /// The patterns of a mapping, parsed once.
 class lines {
@@ -55,9 +88,9 @@ private:
 
 /// Returns a parameter's expression for what follows it: of other stored names, without
 /// conversions, and padded with 0.
-/// @param stored  Pattern of these names.
-/// @param slot    Its captures without the parameter.
-CAIRN_DECL expression following(const expression& of_parameter, const name_pattern& stored,
+/// @param how   Has the pattern of these names.
+/// @param slot  Its captures without the parameter.
+CAIRN_DECL expression following(const expression& of_parameter, const follower_patterns& how,
                                 const captures& slot);
 
 /// Returns the names of stored things of an expression, in its order, as far as they are among

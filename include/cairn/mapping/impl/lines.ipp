@@ -15,6 +15,23 @@
 
 namespace cairn::map::detail {
 
+CAIRN_DECL parameter_prefix::parameter_prefix(std::string text) : text_(std::move(text)) {
+    if (!text_.empty()) plain_ = name_pattern(text_).fill({});
+}
+CAIRN_DECL std::optional<std::string> parameter_prefix::off(const std::string& name) const {
+    if (!name.starts_with(plain_) || name.size() == plain_.size()) return std::nullopt;
+    return name.substr(plain_.size());
+}
+CAIRN_DECL name_pattern parameter_prefix::off(const name_pattern& name) const {
+    auto const& all = name.text();
+    if (!all.starts_with(text_) || all.size() == text_.size())
+        throw error(errc::invalid_argument,
+                    {.expected = "stored names of parameters that begin with \"" + text_ +
+                                 "\", as follow says",
+                     .found = "\"" + all + "\""});
+    return name_pattern(all.substr(text_.size()));
+}
+
 CAIRN_DECL lines::lines(const mapping& m) {
     for (auto const& line : m.lines()) {
         auto const i = names_.size();
@@ -26,7 +43,11 @@ CAIRN_DECL lines::lines(const mapping& m) {
             others_.push_back(i);
     }
     for (auto const& f : m.followers()) {
-        follower_patterns patterns{name_pattern(f.name), name_pattern(f.stored), {}};
+        follower_patterns patterns{name_pattern(f.name),
+                                   name_pattern(f.stored),
+                                   parameter_prefix(f.prefix),
+                                   parameter_prefix(f.stored_prefix),
+                                   {}};
         for (auto& capture : patterns.name.names())
             if (capture != parameter) patterns.slot.push_back(std::move(capture));
         followers_.push_back(std::move(patterns));
@@ -52,13 +73,13 @@ CAIRN_DECL std::vector<std::size_t> lines::find_all(const std::string& name) con
     return all;
 }
 
-CAIRN_DECL expression following(const expression& e, const name_pattern& stored,
+CAIRN_DECL expression following(const expression& e, const follower_patterns& how,
                                 const captures& slot) {
     auto n = e.node();
-    for (auto& part : n.parts) part = following(part, stored, slot);
+    for (auto& part : n.parts) part = following(part, how, slot);
     if (n.is_a(operation::cast) || n.is_a(operation::dequantise)) return n.of();
     if (n.is_a(operation::stored)) {
-        n.name = stored.with(parameter, n.name, slot);
+        n.name = how.stored.with(parameter, how.stored_prefix.off(n.name), slot);
         n.type.reset();
     } else if (n.value) {
         n.value = 0;

@@ -102,7 +102,8 @@ CAIRN_DECL mapping& mapping::rename(std::string name, std::string stored) {
     return set(std::move(name), map::stored(std::move(stored)));
 }
 
-CAIRN_DECL mapping& mapping::follow(std::string name, std::string stored) {
+CAIRN_DECL mapping& mapping::follow(std::string name, std::string stored, std::string prefix,
+                                    std::string stored_prefix) {
     map::detail::name_pattern const a(name), b(stored);
     auto of_name = a.names(), of_stored = b.names();
     std::sort(of_name.begin(), of_name.end());
@@ -115,7 +116,12 @@ CAIRN_DECL mapping& mapping::follow(std::string name, std::string stored) {
         throw error(errc::invalid_argument,
                     {.expected = "two patterns with {param...} and the same captures",
                      .found = "\"" + name + "\" and \"" + stored + "\""});
-    followers_.push_back({std::move(name), std::move(stored)});
+    for (auto const& p : {prefix, stored_prefix})
+        if (!p.empty() && !map::detail::name_pattern(p).is_literal())
+            throw error(errc::invalid_argument,
+                        {.expected = "a prefix without captures", .found = "\"" + p + "\""});
+    followers_.push_back(
+        {std::move(name), std::move(stored), std::move(prefix), std::move(stored_prefix)});
     return *this;
 }
 

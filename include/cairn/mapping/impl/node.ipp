@@ -20,7 +20,7 @@ CAIRN_DECL std::string in_quotes(std::string_view text) {
     std::string s = "\"";
     for (char const c : text) {
         if (c == '"' || c == '\\') s += '\\';
-        s += c;
+        s += c == '\n' ? "\\n" : std::string(1, c);
     }
     return s + '"';
 }

@@ -114,8 +114,9 @@ private:
         std::string s;
         for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
             if (text_[at_] == '\n') break;
-            if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
-            s += text_[at_];
+            bool const escaped = text_[at_] == '\\' && at_ + 1 < text_.size();
+            if (escaped) ++at_;
+            s += escaped && text_[at_] == 'n' ? '\n' : text_[at_];
         }
         if (at_ == text_.size() || text_[at_] != '"') fail(begin, "a closing quote");
         ++at_;
@@ -143,7 +144,22 @@ private:
             require('=');
             skip_space();
             auto stored = quoted_text();
-            placed(begin, [&] { m.follow(std::move(name), std::move(stored)); });
+            skip_space();
+            std::string prefix, stored_prefix;
+            if (auto const before = at_; word() == "of") {
+                skip_space();
+                stored_prefix = prefix = quoted_text();
+                if (skip('=')) {
+                    skip_space();
+                    stored_prefix = quoted_text();
+                }
+            } else {
+                at_ = before;
+            }
+            placed(begin, [&] {
+                m.follow(std::move(name), std::move(stored), std::move(prefix),
+                         std::move(stored_prefix));
+            });
         } else if (what == "others") {
             require('=');
             skip_space();
@@ -345,7 +361,9 @@ CAIRN_DECL std::string to_string(const mapping& m) {
         text += (line.optional ? "optional " : "") + in_quotes(line.name) + " = " +
                 map::to_string(line.made_of) + "\n";
     for (auto const& f : m.followers())
-        text += "follow " + in_quotes(f.name) + " = " + in_quotes(f.stored) + "\n";
+        text += "follow " + in_quotes(f.name) + " = " + in_quotes(f.stored) +
+                (f.prefix.empty() && f.stored_prefix.empty() ? "" : " of " + in_quotes(f.prefix)) +
+                (f.prefix == f.stored_prefix ? "" : " = " + in_quotes(f.stored_prefix)) + "\n";
     if (m.others() == other_names::leave_out) text += "others = leave_out\n";
     if (m.others() == other_names::refuse) text += "others = refuse\n";
     if (m.allows_narrowing()) text += "allow_narrowing\n";

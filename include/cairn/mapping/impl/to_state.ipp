@@ -38,12 +38,15 @@ public:
         slots_.resize(lines_.followers().size());
         for (auto const& [name, entry] : stored.entries) {
             names_.insert(name);
-            for (std::size_t f = 0; f < slots_.size(); ++f)
-                if (captures c; lines_.followers()[f].stored.match(name, c)) {
+            for (std::size_t f = 0; f < slots_.size(); ++f) {
+                auto const& how = lines_.followers()[f];
+                if (captures c; how.stored.match(name, c)) {
                     // The parameter itself may be in another checkpoint.
-                    names_.insert(*c.find(parameter));
-                    slots_[f][*c.find(parameter)].insert(*c.only(lines_.followers()[f].slot));
+                    auto const param = how.stored_prefix.before(*c.find(parameter));
+                    names_.insert(param);
+                    slots_[f][param].insert(*c.only(how.slot));
                 }
+            }
         }
     }
 
@@ -125,7 +128,7 @@ private:
         for (std::size_t f = 0; !all_stored(leaves) && f < slots_.size(); ++f)
             if (auto const slots = slots_[f].find(leaves.front()); slots != slots_[f].end())
                 for (auto const& slot : slots->second) {
-                    auto const followed = following(e, lines_.followers()[f].stored, slot);
+                    auto const followed = following(e, lines_.followers()[f], slot);
                     auto const all = leaf_names(followed, bound, tensors_);
                     if (!all.empty() && stored_.tensor(all.front())->shape.product() != 1)
                         return evaluation(tensors_, name)(followed, bound).shape;
@@ -183,17 +186,21 @@ private:
     void follow(const std::string& param, const expression& e, const captures& bound,
                 const std::vector<std::string>& leaves, const follower_patterns& f,
                 const captures& slot) {
-        auto const full = [&](const name_pattern& pattern, const std::string& of) {
-            auto c = slot;
-            c.bind(std::string(parameter), of);
-            return pattern.fill(c);
-        };
-        auto const name = full(f.name, param);
+        auto const known_as = f.prefix.off(param);
+        if (!known_as) return;  // another one that is made of the same, e.g. an average
+        auto const name = f.name_beside(*known_as, slot);
         if (lines_.find(name)) return;  // it has a line of its own
         std::vector<std::string> stored;
         std::size_t values = 0, single = 0, like_parameter = 0;
         for (auto const& leaf : leaves) {
-            stored.push_back(full(f.stored, leaf));
+            auto const stored_as = f.stored_prefix.off(leaf);
+            if (!stored_as)
+                throw error(errc::invalid_argument,
+                            {.fqn = name,
+                             .expected = "a parameter of stored names that follow can tell, as " +
+                                         leaves.front() + " is",
+                             .found = leaf});
+            stored.push_back(f.stored_beside(*stored_as, slot));
             auto const* const t = stored_.tensor(stored.back());
             auto const* const p = stored_.tensor(leaf);
             if (t != nullptr && (p == nullptr || p->shape == t->shape)) ++like_parameter;
@@ -212,7 +219,7 @@ private:
         if (values == n) {
             made_.values[name] = {stored.front(), rest};
         } else if (like_parameter == n && (single != n || all_stored(leaves))) {
-            make_one(name, following(e, f.stored, slot), bound);
+            make_one(name, following(e, f, slot), bound);
         } else if (single == n) {
             auto t = pieced_tensor::whole(tensors_.find(stored.front())->second);
             made_.tensors[name] = {t.type, t.shape, false, std::move(t.pieces), rest};
@@ -259,12 +266,13 @@ private:
             auto const& param = named;  // clang 14 captures no structured bindings
             if (made_.used.contains(param) || mapping_.others() != other_names::pass) continue;
             auto const e = stored_as_it_is(param);
+            auto const& patterns = lines_.followers()[f];
+            auto const known_as = patterns.prefix.off(param);
+            if (!known_as) continue;
             for (auto const& slot : slots) {
-                auto c = slot;
-                c.bind(std::string(parameter), param);
-                auto const& patterns = lines_.followers()[f];
-                auto const from = patterns.stored.fill(c);
-                if (made_.used.contains(from) || patterns.name.fill(c) == from) continue;
+                auto const from = patterns.stored_beside(*patterns.stored_prefix.off(param), slot);
+                if (made_.used.contains(from) || patterns.name_beside(*known_as, slot) == from)
+                    continue;
                 tolerate([&] { follow(param, e, {}, {param}, patterns, slot); });
             }
         }

@@ -139,7 +139,8 @@ private:
         for (auto const& f : lines_.followers())
             if (captures c; f.name.match(name, c)) {
                 made_.used.insert(name);
-                return add_follower(name, type, f, *c.find(parameter), *c.only(f.slot));
+                return add_follower(name, type, f, f.prefix.before(*c.find(parameter)),
+                                    *c.only(f.slot));
             }
         if (mapping_.others() == other_names::refuse)
             throw error(errc::invalid_state,
@@ -158,7 +159,7 @@ private:
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
         if (type && (known ? p->second->shape == type->shape : type->shape.product() != 1)) {
-            auto followed = following(e, f.stored, slot);
+            auto followed = following(e, f, slot);
             claim c{name, *type, std::move(followed), std::move(bound)};
             if (e.node().is_a(operation::tie)) return ties_.push_back(std::move(c));
             return add_claim(std::move(c));
@@ -170,9 +171,13 @@ private:
                                                .found = to_string(type->shape),
                                                .remedy = "Set an expression for this name."});
         for (auto const& leaf : leaves_of(name, param, e, bound)) {
-            auto c = slot;
-            c.bind(std::string(parameter), leaf);
-            add_copy(name, type, f.stored.fill(c));
+            auto const stored_as = f.stored_prefix.off(leaf);
+            if (!stored_as)
+                throw error(errc::invalid_argument,
+                            {.fqn = name,
+                             .expected = "a parameter of stored names that follow can tell",
+                             .found = "'" + param + "', which is stored as '" + leaf + "'"});
+            add_copy(name, type, f.stored_beside(*stored_as, slot));
         }
     }
 
