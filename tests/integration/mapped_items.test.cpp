@@ -164,6 +164,78 @@ BOOST_AUTO_TEST_CASE(interleaved_rows_are_read_by_several_threads) {
     BOOST_TEST(cairn::detail::read_bytes_of(item, t) == 0u);
 }
 
+/// Finer dimensions need groups that the columns of a chunk consist of.
+BOOST_AUTO_TEST_CASE(groups_that_begin_or_end_elsewhere_are_boxes) {
+    using namespace cairn::map;
+    constexpr std::int64_t rows = 4096, columns = 16;
+    auto w = numbers(rows * columns);
+    support::counting_store store{cairn::memory_store()};
+    cairn::save(cairn::state_dict{{"w", view(w, {rows, columns})}}, "c", store);
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    auto const at = m.tensor("w")->chunks.location(0);
+    struct one {
+        std::int64_t first, groups, columns;
+    };
+    // Groups that begin within others, and groups that the columns are no multiple of.
+    for (auto const& [first, groups, length] : {one{2, 3, 4}, one{0, 2, 6}, one{6, 2, 3}}) {
+        auto const part = slice(stored("w"), 1, first, first + groups * length);
+        cairn::mapping how;
+        how.set("k", permute(split_dim(part, 1, {groups, length}), {1, 0, 2}));
+        constexpr std::int64_t some = 100;
+        std::vector<float> k(static_cast<std::size_t>(groups * some * length));
+        auto const shape = index_vector{groups, some, length};
+        cairn::sharded_view s{{groups, rows, length}, dtype::float32, {}};
+        s.shards.emplace_back(cairn::box({0, 0, 0}, shape), view(k, shape));
+        auto place = store.at("c");
+        constexpr std::uint64_t block = cairn::payload::block_bytes;
+        auto const beyond = [&] {
+            return place
+                .reads(at.file, at.offset + (at.layout ? at.layout->payload_offset : 0) + block,
+                       w.size() * sizeof(float) - block)
+                .second;
+        };
+        auto const before = beyond();
+        cairn::load(cairn::state_dict{{"k", s}}, "c", store, how);
+        BOOST_TEST(beyond() == before);
+        bool same = true;
+        for (std::int64_t g = 0; g < groups; ++g)
+            for (std::int64_t row = 0; row < some; ++row)
+                same = same && std::equal(k.begin() + (g * some + row) * length,
+                                          k.begin() + (g * some + row + 1) * length,
+                                          w.begin() + row * columns + first + g * length);
+        BOOST_TEST(same);
+    }
+}
+
+/// Rows are no divisor of a piece, nor are columns one of a cache line.
+BOOST_AUTO_TEST_CASE(what_is_transposed_is_read_once_in_large_pieces) {
+    using namespace cairn::map;
+    constexpr std::int64_t rows = 1003, columns = 1501;
+    auto w = numbers(rows * columns);
+    support::counting_store store{cairn::memory_store()};
+    cairn::save(cairn::state_dict{{"w", view(w, {rows, columns})}}, "c", store);
+    cairn::mapping how;
+    how.set("w", transpose(stored("w")));
+    std::vector<float> t(w.size());
+    cairn::load(cairn::state_dict{{"w", view(t, {columns, rows})}}, "c", store, how);
+    std::int64_t wrong = 0;
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c)
+            wrong += t[static_cast<std::size_t>(c * rows + r)] !=
+                     w[static_cast<std::size_t>(r * columns + c)];
+    BOOST_TEST(wrong == 0);
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const at = reader.read_metadata().tensor("w")->chunks.location(0);
+    auto const read = store.at("c").reads(
+        at.file, at.offset + (at.layout ? at.layout->payload_offset : 0), w.size() * sizeof(float));
+    BOOST_TEST(read.first == 1);
+    BOOST_TEST(read.second == 1);
+    BOOST_TEST(store.calls(at.file) < 12);  // of 6 MB
+}
+
 BOOST_AUTO_TEST_CASE(what_is_only_reshaped_is_stored_as_one_chunk) {
     using namespace cairn::map;
     auto w = numbers(24);

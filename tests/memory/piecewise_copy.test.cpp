@@ -4,8 +4,8 @@
 #include "support/error_codes.hpp"
 #include "support/random_strides.hpp"
 
-#include <cairn/memory/detail/stream_copy.hpp>
 #include <cairn/memory/host.hpp>
+#include <cairn/tensor/detail/stream_copy.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <boost/test/unit_test.hpp>

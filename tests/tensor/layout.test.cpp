@@ -147,6 +147,33 @@ BOOST_AUTO_TEST_CASE(transposes_of_any_element_cross_the_edges_of_tiles) {
         }
 }
 
+/// Such rows are written past the caches, whole lines at a time.
+BOOST_AUTO_TEST_CASE(rows_far_apart_are_written_up_to_their_ends) {
+    std::mt19937 random(11);
+    constexpr std::int64_t rows = 67, columns = 301;
+    for (bool const transposed : {false, true})
+        for (auto const type :
+             {dtype::u8, dtype::bf16, dtype::i32, dtype::i64, dtype::complex128}) {
+            auto const size = size_of(type);
+            auto const pitch = (std::int64_t{1} << 20) / static_cast<std::int64_t>(size) / 64 + 3;
+            std::vector<std::byte> from(rows * columns * size + 1);
+            for (auto& b : from) b = static_cast<std::byte>(random());
+            std::vector<std::byte> to(static_cast<std::size_t>(rows * pitch) * size, std::byte{90});
+            auto want = to;
+            auto const strides = transposed ? index_vector{1, rows} : index_vector{columns, 1};
+            for (std::int64_t r = 0; r < rows; ++r)
+                for (std::int64_t c = 0; c < columns; ++c) {
+                    auto const at = static_cast<std::size_t>(r * strides[0] + c * strides[1]);
+                    std::copy_n(&from[1 + at * size], size,
+                                &want[3 + static_cast<std::size_t>(r * pitch + c) * size]);
+                }
+            index_vector const shape{rows, columns};
+            copy_elements({type, shape, strides, &from[1]},
+                          {type, shape, index_vector{pitch, 1}, &to[3]});
+            BOOST_TEST((to == want), name_of(type) << (transposed ? ", transposed" : ""));
+        }
+}
+
 BOOST_AUTO_TEST_CASE(empty_copies_touch_no_memory) {
     copy_elements({dtype::f64, index_vector{3, 0}, nullptr},
                   {dtype::f64, index_vector{3, 0}, nullptr});

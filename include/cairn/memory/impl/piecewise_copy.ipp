@@ -5,7 +5,7 @@
 #include <cairn/memory/piecewise_copy.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/memory/detail/stream_copy.hpp>
+#include <cairn/tensor/detail/stream_copy.hpp>
 
 #include <algorithm>
 #include <string>

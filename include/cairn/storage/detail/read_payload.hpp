@@ -49,7 +49,8 @@ struct payload_slice {
 /// Reads the payload in pieces of 256 KiB, or of what the store prefers. If its blocks of 64 KiB
 /// have checksums, only those that contain requested elements are read, and without any checksum
 /// only the requested elements; otherwise the whole payload is read once. A piece that belongs to
-/// one part, contiguous on both sides, is read directly into the user's memory. Where gaps between
+/// one part, contiguous on both sides, is read directly into the user's memory. What is transposed
+/// is read in pieces of up to 1 MiB, so that long parts of rows are written. Where gaps between
 /// its requested elements have 4 KiB or more, and no checksum covers them, only these elements are
 /// read if memory of this host has them.
 ///
@@ -102,7 +103,11 @@ public:
             return;
         if (!plain) return read_strided();
         if (chunks_.empty() && divisible) return;
-        for (auto& c : chunks_) c.make_row_major();
+        for (auto& c : chunks_) {
+            c.make_row_major();
+            taken_ = std::max(taken_, c.piece_to_transpose());
+        }
+        piece_ = std::max<std::uint64_t>(piece_, taken_);
         if (is_checked_as_a_whole() && shared_ == nullptr && slice.count == 1) continue_in_order();
         read_plain();
     }
@@ -259,10 +264,10 @@ private:
         if (content_.empty()) return file_.read(at_ + at, into);
         if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
     }
-    /// Delivers bytes that were read into other memory, while the L2 cache has them.
+    /// Delivers bytes that were read into other memory, while the caches have them.
     std::uint32_t take_pieces(std::uint64_t at, std::span<const std::byte> all, std::uint32_t crc) {
         while (!all.empty()) {
-            auto const bytes = all.first(std::min(all.size(), usual_read_size));
+            auto const bytes = all.first(std::min(all.size(), taken_));
             select(at, bytes.size());
             crc = checked(at, bytes, crc);
             if (auto* const into = direct_target(at, bytes.size()))
@@ -449,6 +454,7 @@ private:
     byte_vector content_{};
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;
+    std::size_t taken_ = usual_read_size;  ///< How much is delivered at a time.
     lent_slab slab_;
     std::uint64_t uncached_from_ = 0;    ///< Bytes before this are read as usual.
     std::optional<cached_runs> runs_{};  ///< Of the only part, if it is read in this way.

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <string>
@@ -85,6 +86,28 @@ struct wanted_chunk {
             part.to.shape = permuted(part.to.shape);
             part.to.strides = permuted(part.to.strides);
         }
+    }
+    /// How many bytes to take at a time, so that what is transposed has 1 KiB of most rows of a
+    /// window: whole blocks, 1 MiB at most. 0: nothing is transposed.
+    /// @pre row-major
+    std::size_t piece_to_transpose() const {
+        constexpr std::uint64_t most = std::uint64_t{1} << 20, row = 1024;
+        std::uint64_t piece = 0;
+        for (auto const& [from, to] : parts) {
+            std::size_t last = 0, closest = 0;  // of the dimensions with several indices
+            for (std::size_t d = 0; d < to.shape.size(); ++d) {
+                if (to.shape[d] == 1) continue;
+                last = d;
+                if (to.shape[closest] == 1 ||
+                    std::abs(to.strides[d]) <= std::abs(to.strides[closest]))
+                    closest = d;
+            }
+            if (closest == last) continue;
+            auto const step = static_cast<std::uint64_t>(stored.strides[closest]) * element();
+            piece = std::max(piece, std::min(most, step) * (row / element()));
+        }
+        return static_cast<std::size_t>(std::min(piece, most) / payload::block_bytes *
+                                        payload::block_bytes);
     }
     /// Payloads come from a file, parts from the plan, and windows from the planner: none is
     /// trusted, and no access outside of them is made.

@@ -5,6 +5,7 @@
 #include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <cairn/error.hpp>
+#include <cairn/tensor/detail/stream_copy.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -149,35 +150,48 @@ void transpose_square(const std::byte* from, std::int64_t from_step, std::byte* 
         std::memcpy(to + static_cast<std::int64_t>(k) * to_step, &rows[k], 16);
 }
 
-/// Transposes whole squares as far as there are: along `outer` the source has no gaps between
-/// elements, along `inner` the target has none.
+/// Transposes by way of rows that are put together in the L1 cache: along `outer` the source has no
+/// gaps between elements, along `inner` the target has none.
 template <std::size_t Size>
 void transpose_plain(const std::byte* from, std::byte* to, const paired_loop& outer,
-                     const paired_loop& inner) {
+                     const paired_loop& inner, bool streams) {
     constexpr auto size = static_cast<std::int64_t>(Size);
-    constexpr std::int64_t square = 16 / size, line = 64 / size;
-    auto const rows = outer.count / square * square, columns = inner.count / square * square;
-    // A cache line of the source is read at once; those of the target stay until they are full.
-    for (std::int64_t i = 0; i < rows; i += line)
-        for (std::int64_t j = 0; j < columns; j += square)
-            for (auto r = i; r < std::min(i + line, rows); r += square)
-                transpose_square<Size>(from + r * size + j * inner.from, inner.from,
-                                       to + r * outer.to + j * size, outer.to);
-    for (std::int64_t r = 0; r < outer.count; ++r) {
-        auto const done = r < rows ? columns : 0;
-        copy_strided<Size>(from + r * size + done * inner.from, to + r * outer.to + done * size,
-                           inner.count - done, inner.from, size);
-    }
+    // A cache line of the source is read at once.
+    constexpr std::int64_t square = 16 / size, line = 64 / size, width = 256;
+    constexpr std::int64_t pitch = width * size + 64;  // rows differ in the sets of the cache
+    alignas(64) std::byte rows[static_cast<std::size_t>(line * pitch)];
+    for (std::int64_t j = 0; j < inner.count; j += width)
+        for (std::int64_t i = 0; i < outer.count; i += line) {
+            auto const m = std::min(line, outer.count - i), n = std::min(width, inner.count - j);
+            auto const* const f = from + i * size + j * inner.from;
+            auto const whole_m = m / square * square, whole_n = n / square * square;
+            for (std::int64_t x = 0; x < whole_n; x += square)
+                for (std::int64_t y = 0; y < whole_m; y += square)
+                    transpose_square<Size>(f + y * size + x * inner.from, inner.from,
+                                           rows + y * pitch + x * size, pitch);
+            for (std::int64_t y = 0; y < m; ++y) {
+                auto const done = y < whole_m ? whole_n : 0;
+                auto* const row = rows + y * pitch;
+                copy_strided<Size>(f + y * size + done * inner.from, row + done * size, n - done,
+                                   inner.from, size);
+                auto* const t = to + (i + y) * outer.to + j * size;
+                auto const bytes = static_cast<std::size_t>(n) * Size;
+                if (streams)
+                    stream_row(t, row, bytes);
+                else
+                    std::memcpy(t, row, bytes);
+            }
+        }
 }
 
 /// Transposes in tiles, so that each cache line on either side is fetched once.
 template <std::size_t Size>
 void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
-                const paired_loop& inner) {
+                const paired_loop& inner, bool streams) {
     if constexpr (Size < 16) {
         constexpr auto size = static_cast<std::int64_t>(Size);
         if (outer.from == size && inner.to == size)
-            return transpose_plain<Size>(from, to, outer, inner);
+            return transpose_plain<Size>(from, to, outer, inner, streams);
     }
     constexpr std::int64_t tile = 32;
     for (std::int64_t i = 0; i < outer.count; i += tile)
@@ -190,14 +204,27 @@ void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
         }
 }
 
+/// Whether the caches of a core would not keep what is written first, and rows are whole cache
+/// lines for the most part.
+inline bool streams_rows(const paired_nest& n, std::int64_t row_bytes) {
+    return n.loops.size() > 1 && row_bytes >= 128 &&
+           n.loops.front().count * n.loops.front().to >= std::int64_t{1} << 20;
+}
+
 template <std::size_t Size>
 void copy_nest_of(paired_nest n) {
     constexpr auto size = static_cast<std::int64_t>(Size);
     const paired_loop inner = n.loops.back();
+    const bool streams = streams_rows(n, inner.count * size);
     if (inner.from == size && inner.to == size) {
-        n.for_each_row([](const std::byte* f, std::byte* t, const paired_loop& l) {
-            std::memcpy(t, f, static_cast<std::size_t>(l.count) * Size);
+        n.for_each_row([&](const std::byte* f, std::byte* t, const paired_loop& l) {
+            auto const bytes = static_cast<std::size_t>(l.count) * Size;
+            if (streams)
+                stream_row(t, f, bytes);
+            else
+                std::memcpy(t, f, bytes);
         });
+        if (streams) finish_streaming();
         return;
     }
     // The source is transposed: move its own inner dimension next to the target's.
@@ -217,8 +244,9 @@ void copy_nest_of(paired_nest n) {
     n.loops.erase(n.loops.begin() + static_cast<std::ptrdiff_t>(best));
     n.loops.push_back({1, 0, 0});  // the pair of tiled loops is the row
     n.for_each_row([&](const std::byte* f, std::byte* t, const paired_loop&) {
-        copy_tiled<Size>(f, t, across, inner);
+        copy_tiled<Size>(f, t, across, inner, streams);
     });
+    if (streams) finish_streaming();
 }
 
 CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size) {

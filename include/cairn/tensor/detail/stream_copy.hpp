@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_MEMORY_DETAIL_STREAM_COPY_HPP
-#define CAIRN_MEMORY_DETAIL_STREAM_COPY_HPP
+#ifndef CAIRN_TENSOR_DETAIL_STREAM_COPY_HPP
+#define CAIRN_TENSOR_DETAIL_STREAM_COPY_HPP
 
 #include <cairn/detail/cxx20.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +32,19 @@ inline void stream_line(std::byte* to, const std::byte* from) noexcept {
 }
 #endif
 
+/// The whole cache lines past the caches, and the ends by memcpy: for alignment, and because
+/// sanitizers check only its addresses. For parts of rows; see @ref copy_streaming.
+inline void stream_row(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+    std::size_t at = 0;
+#if defined(__x86_64__)
+    constexpr std::size_t line = 64;
+    at = std::min(n, (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
+    std::memcpy(to, from, at);
+    for (; at + line <= n; at += line) stream_line(to + at, from + at);
+#endif
+    std::memcpy(to + at, from + at, n - at);
+}
+
 /// `memcpy` that leaves the target out of the caches, so that no cache line of it is read before it
 /// is written. The C library does this by itself for calls larger than most of the cache, but never
 /// for the pieces that staging cuts. Four pages at a time, which suits the banks of memory: on the
@@ -41,7 +55,6 @@ inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) 
 #if defined(__x86_64__)
     if (n >= least_streamed) {
         constexpr std::size_t line = 64, page = 4096, pages = 4;
-        // The ends by memcpy: for alignment, and because sanitizers check only its addresses.
         auto at = line - reinterpret_cast<std::uintptr_t>(to) % line;
         std::memcpy(to, from, at);
         for (; at + pages * page < n; at += pages * page)
@@ -52,9 +65,7 @@ inline void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) 
                     _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
                     stream_line(to + i, from + i);
                 }
-        for (; at + line < n; at += line) stream_line(to + at, from + at);
-        std::memcpy(to + at, from + at, n - at);
-        return;
+        return stream_row(to + at, from + at, n - at);
     }
 #endif
     std::memcpy(to, from, n);
