@@ -34,16 +34,22 @@ bytes compressed(const bytes& content, bool with_size = false) {
     ZSTD_freeCCtx(c);
     return out;
 }
+/// @param room  Of the memory that is decoded into at a time.
 bytes decoded(const bytes& frame, std::uint64_t most, std::size_t first = SIZE_MAX,
-              std::size_t next = SIZE_MAX) {
-    cairn::format::zstd::decoder d(frame.size(), most);
+              std::size_t next = SIZE_MAX, std::size_t room = 1 << 20) {
+    cairn::format::zstd::decoder d(most);
+    bytes out, some(room);
     std::span<const std::byte> left(frame);
     for (auto n = first; !left.empty(); n = next) {
-        auto const piece = left.first(std::min(n, left.size()));
-        d.append(piece);
+        auto piece = left.first(std::min(n, left.size()));
         left = left.subspan(piece.size());
+        for (auto got = room; !piece.empty() || (got == room && !d.has_ended());) {
+            got = d.decode(piece, some);
+            out.insert(out.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(got));
+        }
     }
-    return d.finish();
+    d.check_end();
+    return out;
 }
 bytes pattern(std::size_t n) {
     bytes b(n);
@@ -68,6 +74,7 @@ BOOST_AUTO_TEST_CASE(a_frame_is_decoded_in_pieces_of_any_size) {
             BOOST_TEST((decoded(frame, n) == content));
             BOOST_TEST((decoded(frame, n + 5'000'000) == content));
             BOOST_TEST((decoded(frame, n, 18, n < 10'000 ? 1 : 777) == content));
+            BOOST_TEST((decoded(frame, n, 18, 777, n < 10'000 ? 1 : 1001) == content));
         }
     }
 }

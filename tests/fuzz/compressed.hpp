@@ -16,10 +16,18 @@ namespace fuzz {
 /// As of a chunk of 16 KiB, in pieces.
 inline input decompressed(bytes b) {
     constexpr std::size_t piece = 1000;
-    cairn::format::zstd::decoder d(b.size(), cairn::detail::most_item_bytes(16 << 10));
-    for (auto left = b; !left.empty(); left = left.subspan(std::min(piece, left.size())))
-        d.append(left.first(std::min(piece, left.size())));
-    return d.finish();
+    cairn::format::zstd::decoder d(cairn::detail::most_item_bytes(16 << 10));
+    input out, some(777);
+    for (auto left = b; !left.empty();) {
+        auto now = left.first(std::min(piece, left.size()));
+        left = left.subspan(now.size());
+        for (auto n = some.size(); !now.empty() || (n == some.size() && !d.has_ended());) {
+            n = d.decode(now, some);
+            out.insert(out.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(n));
+        }
+    }
+    d.check_end();
+    return out;
 }
 inline input compressed(bytes b, int level) {
     cairn::format::zstd::encoder e(level);

@@ -49,45 +49,44 @@ inline std::size_t checked(std::size_t result) {
 
 }  // namespace impl
 
-/// Decodes one frame, in pieces. Its memory grows with what it has decoded, whatever the frame says
-/// about its size.
+/// Decodes one frame, in pieces, into memory of the caller.
 class decoder {
 public:
-    /// @param length  Of the frame.
-    /// @param most    Maximum number of decoded bytes.
-    decoder(std::uint64_t length, std::uint64_t most) : context_(ZSTD_createDCtx()), most_(most) {
+    /// @param most  Maximum number of decoded bytes.
+    explicit decoder(std::uint64_t most) : context_(ZSTD_createDCtx()), most_(most) {
         if (!context_) throw std::bad_alloc();
         impl::checked(ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, most_window_log));
-        // Weights are compressed to little less than they are; more than this grows as needed.
-        constexpr std::uint64_t usual_ratio = 8;
-        if (length < most / usual_ratio) most = length * usual_ratio;
-        decoded_.reserve(static_cast<std::size_t>(most));
     }
 
-    /// @param piece  The next bytes; the first piece has the whole header, of 18 bytes at most.
+    /// Decodes until `out` is full or `piece` has been taken; bytes may then still be left in the
+    /// decoder, unless less than all of `out` was filled.
+    /// @param piece  The next bytes of the frame, shortened by those that were taken; the first
+    ///               ones have the whole header, of 18 bytes at most.
+    /// @return The number of bytes that were decoded.
     /// @throws error errc::corrupt; errc::unsupported for a frame that needs a dictionary or a
     /// larger window
-    void append(std::span<const std::byte> piece) {
+    std::size_t decode(std::span<const std::byte>& piece, std::span<std::byte> out) {
         if (!std::exchange(begun_, true)) check_header(piece);
         ZSTD_inBuffer in{piece.data(), piece.size(), 0};
-        for (bool more = true; more && !ended_;) {
-            if (size_ == decoded_.size()) make_room();
-            ZSTD_outBuffer out{decoded_.data(), decoded_.size(), size_};
-            ended_ = impl::checked(ZSTD_decompressStream(context_.get(), &out, &in)) == 0;
-            size_ = out.pos;
-            if (size_ > most_) too_long("more");
-            more = in.pos != in.size || size_ == decoded_.size();
+        ZSTD_outBuffer to{out.data(), out.size(), 0};
+        while (!ended_) {
+            ended_ = impl::checked(ZSTD_decompressStream(context_.get(), &to, &in)) == 0;
+            if (to.pos == to.size || in.pos == in.size) break;
         }
-        if (in.pos != in.size)
-            impl::refuse(errc::corrupt,
-                         cairn::detail::counted(in.size - in.pos, "byte") + " behind a frame");
+        piece = piece.subspan(in.pos);
+        if (ended_ && !piece.empty()) refuse_more(piece.size());
+        size_ += to.pos;
+        if (size_ > most_) too_long("more");
+        return to.pos;
     }
-    /// Returns what was decoded.
+    bool has_ended() const noexcept { return ended_; }
     /// @throws error errc::corrupt if the frame does not end here
-    std::vector<std::byte> finish() {
+    void check_end() const {
         if (!ended_) impl::refuse(errc::corrupt, "a frame that ends too early");
-        decoded_.resize(size_);
-        return std::move(decoded_);
+    }
+    /// Refuses `n` bytes behind the frame.
+    [[noreturn]] static void refuse_more(std::uint64_t n) {
+        impl::refuse(errc::corrupt, cairn::detail::counted(n, "byte") + " behind a frame");
     }
 
 private:
@@ -108,16 +107,10 @@ private:
                     {.expected = "at most " + std::to_string(most_) + " decoded bytes",
                      .found = std::move(found)});
     }
-    /// Makes room for some bytes, one of which may be one too many.
-    void make_room() {
-        constexpr std::uint64_t step = std::uint64_t{1} << 20;
-        decoded_.resize(size_ + static_cast<std::size_t>(std::min(step, most_ - size_ + 1)));
-    }
 
     std::unique_ptr<ZSTD_DCtx, impl::free_context> context_;
     std::uint64_t most_;
-    std::vector<std::byte> decoded_{};  ///< Longer than what was decoded.
-    std::size_t size_ = 0;              ///< Of what was decoded.
+    std::uint64_t size_ = 0;  ///< Of what was decoded.
     bool begun_ = false, ended_ = false;
 };
 

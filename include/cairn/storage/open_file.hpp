@@ -125,6 +125,8 @@ public:
     void note_crc_before(std::uint64_t offset, std::uint64_t at, std::uint32_t crc) const {
         me_.checked->note_crc_before(described_, offset, at, crc);
     }
+    /// What several loads of this checkpoint know together; null: there is one.
+    detail::checked_payloads* together() const noexcept { return me_.checked.get(); }
     /// The size of the pieces in which payloads are read; see @ref ReadSizeStore.
     std::size_t read_size() const noexcept { return read_size_; }
 

@@ -6,8 +6,11 @@
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace cairn {
@@ -36,7 +39,12 @@ struct payload {
     /// The bytes, if they were read to find them, or decoded; otherwise empty. Decoded ones have
     /// the `offset` of what they were decoded from.
     byte_vector content{};
+    /// Reads these bytes, from the one at `at` on, where they are decoded as they are read: the
+    /// file does not have them, and `content` is empty. Empty: the file has them. Called by one
+    /// thread, for later bytes each time unless all have to be read before some are.
+    std::function<void(std::uint64_t at, std::span<std::byte> into)> read_content{};
 
+    bool is_in_file() const noexcept { return content.empty() && !read_content; }
     bool has_checksum() const noexcept { return crc || !block_crcs.empty(); }
 };
 

@@ -5,20 +5,27 @@
 #include <cairn/detail/cxx20.hpp>
 #include <cairn/storage/unverified.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
+class compressed_item;
+
 /// What several loads of one checkpoint know together. Which payloads, of those that one checksum
 /// covers, were read whole and found right: who reads a payload piece by piece, like a conversion,
-/// then reads only the pieces. The checksums of those that are being read in order. And what was
-/// read without a checksum, each item once.
+/// then reads only the pieces. The checksums of those that are being read in order. What was read
+/// without a checksum, each item once. And a few items that are being decoded.
 ///
 /// Threads: any.
 class checked_payloads {
@@ -53,14 +60,36 @@ public:
         return unchecked_.emplace(file, offset).second;
     }
 
+    using decoding = std::shared_ptr<compressed_item>;
+    /// Lends an item that was kept; null: there is none.
+    decoding take(const std::string& file, std::uint64_t offset) {
+        std::lock_guard const lock(m_);
+        auto const found = std::find_if(decoding_.rbegin(), decoding_.rend(), [&](auto const& d) {
+            return d.first == place(file, offset);
+        });
+        if (found == decoding_.rend()) return {};
+        auto item = std::move(found->second);
+        decoding_.erase(std::next(found).base());
+        return item;
+    }
+    void keep(const std::string& file, std::uint64_t offset, decoding item) {
+        std::lock_guard const lock(m_);
+        if (decoding_.size() == most_decoding) decoding_.erase(decoding_.begin());
+        decoding_.emplace_back(place(file, offset), std::move(item));
+    }
+
     unverified notes{};
 
 private:
     using place = std::pair<std::string, std::uint64_t>;
+    /// At least as many as threads that read at a time, usually. Each has the memory of a window,
+    /// usually of 2 to 8 MiB, until its last byte was read.
+    static constexpr std::size_t most_decoding = 16;
 
     mutable std::mutex m_{};
     std::set<place> all_{}, unchecked_{};
     std::map<place, std::pair<std::uint64_t, std::uint32_t>> begun_{};
+    std::vector<std::pair<place, decoding>> decoding_{};  ///< The last one was kept last.
 };
 
 }  // namespace cairn::detail

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,7 +73,9 @@ public:
         length_ = first.length;
         block_crcs_ = std::move(first.block_crcs);
         if (!block_crcs_.empty() || !file.was_checked(at_)) crc_ = first.crc;
+        in_file_ = first.is_in_file();
         content_ = std::move(first.content);
+        read_content_ = std::move(first.read_content);
         bool const parts_unchecked = first.parts_unchecked;  // erased below
         for (auto& c : chunks_) {
             std::erase_if(c.parts, [](const payload_part& part) { return part.from.empty(); });
@@ -204,7 +207,7 @@ private:
         auto const [first, last] = slice_.of(to_read);
         std::uint64_t read = first;
         delivered_ = share(first, to_read);
-        if (!crc_ && block_crcs_.empty() && content_.empty() && chunks_.size() == 1 &&
+        if (!crc_ && block_crcs_.empty() && in_file_ && chunks_.size() == 1 &&
             chunks_.front().parts.size() == 1)
             runs_.emplace(chunks_.front());
         if (runs_ && !runs_->are_suitable()) runs_.reset();
@@ -261,7 +264,8 @@ private:
     }
 
     void fetch(std::uint64_t at, std::span<std::byte> into) {
-        if (content_.empty()) return file_.read(at_ + at, into);
+        if (in_file_) return file_.read(at_ + at, into);
+        if (read_content_) return read_content_(at, into);
         if (!into.empty()) std::memcpy(into.data(), content_.data() + at, into.size());
     }
     /// Delivers bytes that were read into other memory, while the caches have them.
@@ -287,7 +291,7 @@ private:
     /// Reads a prefix of these bytes of the payload past the caches.
     /// @return Whole blocks, or all of them; empty if they are to be read as usual.
     std::span<const std::byte> read_uncached(std::uint64_t at, std::uint64_t n) {
-        if (n <= usual_read_size || at < uncached_from_ || !content_.empty()) return {};
+        if (n <= usual_read_size || at < uncached_from_ || !in_file_) return {};
         auto const slab = slab_.memory();
         if (slab.empty()) return {};
         n = std::min<std::uint64_t>(n, read_slabs::piece_bytes);
@@ -451,7 +455,9 @@ private:
     bool in_order_ = false;  ///< This is the next piece of a payload that is read in order.
     std::optional<std::uint32_t> crc_before_{};  ///< Then that of the bytes before it.
     shared_windows* shared_ = nullptr;
+    bool in_file_ = true;  ///< Otherwise one of the next two has the bytes.
     byte_vector content_{};
+    std::function<void(std::uint64_t, std::span<std::byte>)> read_content_{};
     std::vector<std::byte>& scratch_;
     std::uint64_t piece_;
     std::size_t taken_ = usual_read_size;  ///< How much is delivered at a time.

@@ -12,6 +12,8 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
+#include <cairn/storage/detail/compressed_item.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -21,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -65,6 +68,12 @@ inline void check_within(const open_file& file, const std::string& fqn,
                                  std::to_string(at.offset),
                      .found = "a file of " + std::to_string(file.size()) + " bytes"});
 }
+[[noreturn]] inline void bad_item(const open_file& file, const std::string& fqn) {
+    throw error(errc::checksum_mismatch, {.fqn = fqn,
+                                          .file = file.described(),
+                                          .expected = "the item as it was written",
+                                          .found = "other bytes"});
+}
 /// Reads an item whole, and decodes it if it is compressed.
 /// @param save_id  Of the metadata, if cairn wrote it.
 /// @param most     Maximum size of an item that is decoded.
@@ -77,25 +86,12 @@ inline byte_vector whole_item(open_file& file, const std::string& fqn, const sto
     std::uint32_t crc = 0;
     byte_vector item;
     if (compressed) {
-        constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
-        format::zstd::decoder decoder(at.length, most);
-        byte_vector piece(static_cast<std::size_t>(std::min(piece_bytes, at.length)));
-        for (std::uint64_t done = 0; done < at.length; done += piece.size()) {
-            piece.resize(static_cast<std::size_t>(std::min(piece_bytes, at.length - done)));
-            file.read(at.offset + done, piece);
-            if (at.layout) crc = format::crc32(piece, crc);
-            decoder.append(piece);
-        }
-        item = decoder.finish();
+        item = compressed_item(at.offset, at.length, most).whole(file, crc);
     } else {
         item = file.bytes(at.offset, at.length);
         if (at.layout) crc = format::crc32(item);
     }
-    if (at.layout && crc != at.layout->item_crc)
-        throw error(errc::checksum_mismatch, {.fqn = fqn,
-                                              .file = file.described(),
-                                              .expected = "the item as it was written",
-                                              .found = "other bytes"});
+    if (at.layout && crc != at.layout->item_crc) bad_item(file, fqn);
     return item;
 }
 
@@ -165,10 +161,69 @@ inline std::uint64_t take_parsed(payload& p, const format::torch::parsed_tensor&
     return parsed.payload_offset;
 }
 
+/// Lends an item that is decoded as it is read, until the last copy of the pointer goes.
+inline std::shared_ptr<compressed_item> lent_item(const open_file& file, const storage_location& at,
+                                                  std::uint64_t most) {
+    auto* const together = file.together();
+    std::shared_ptr<compressed_item> item;
+    if (together != nullptr) item = together->take(file.described(), at.offset);
+    if (!item) item = std::make_shared<compressed_item>(at.offset, at.length, most);
+    if (together == nullptr) return item;
+    auto* const used = item.get();
+    return {used, [item, together, name = file.described(), begin = at.offset](auto*) {
+                try {
+                    together->keep(name, begin, item);
+                } catch (...) {  // out of memory: it is decoded again
+                }
+            }};
+}
+/// Finds a compressed tensor's payload, which is decoded as it is read: from the index if `layout`
+/// is set, otherwise by decoding the item once more.
+/// @param p     Has dtype and shape of the metadata already.
+/// @param most  Maximum size of the item.
+inline void find_decoded(payload& p, open_file& file, const std::string& fqn,
+                         const storage_location& at, const item_layout* layout,
+                         std::uint64_t most) {
+    auto const item = lent_item(file, at, most);
+    auto const check = [at, fqn](const open_file& f, std::uint32_t crc) {
+        if (at.layout && crc != at.layout->item_crc) bad_item(f, fqn);
+    };
+    std::uint64_t first = 0;
+    if (layout != nullptr) {
+        first = layout->payload_offset;
+        p.strides = layout->strides;
+        p.length = layout->payload_length;
+        p.crc = layout->payload_crc;
+    } else {
+        auto crc = at.layout ? at.layout->item_crc : 0;
+        auto const& parsed = item->parsed(file, crc);
+        check(file, crc);
+        first = take_parsed(p, parsed, file, fqn, at.offset);
+    }
+    if (!fits_in(first, p.length, most))
+        throw wrong_item(file, fqn, "a payload within its item", "one beyond its end");
+    p.offset = at.offset;
+    p.read_content = [item, &file, check, first, length = p.length](std::uint64_t from,
+                                                                    std::span<std::byte> into) {
+        item->read(file, first + from, into);
+        // What is behind the elements has the checksum of the frame.
+        if (from + into.size() == length) check(file, item->finish(file));
+    };
+    if (p.length == 0) p.read_content(0, {});
+}
+
+/// Larger tensors than these, of which no index says where their elements are, are decoded as they
+/// are read; those that are read in pieces, for each of which a smaller one is decoded again, than
+/// the latter.
+inline constexpr std::uint64_t most_held_decoded = std::uint64_t{32} << 20,
+                               most_held_of_pieces = std::uint64_t{4} << 20;
+
 /// Looks a chunk up: from the native index and the footer if cairn wrote it, otherwise by parsing
 /// the item. Checks that the item matches the metadata.
+/// @param parses  Whether a compressed item is parsed though the index has it.
 inline payload find_payload(open_file& file, const std::string& fqn, const tensor_metadata& t,
-                            const cairn::chunk& c, const std::string& save_id) {
+                            const cairn::chunk& c, const std::string& save_id,
+                            bool parses = false) {
     bool const compressed = is_compressed(c.at.transforms);
     check_within(file, fqn, c.at);
     payload p;
@@ -200,7 +255,15 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
         if (!is_possible(c.region.shape))
             throw wrong_item(file, fqn, "the shape of a chunk", to_string(c.region.shape));
         auto const bytes = static_cast<std::uint64_t>(c.region.shape.product()) * size_of(t.type);
-        auto item = whole_item(file, fqn, c.at, save_id, most_item_bytes(bytes));
+        auto const most = most_item_bytes(bytes);
+        auto const* const known = c.at.layout && !parses ? &*c.at.layout : nullptr;
+        auto const held = file.together() == nullptr ? most_held_decoded : most_held_of_pieces;
+        if (known != nullptr || bytes > held) {
+            if (c.at.layout) (void)footer_of(file, save_id);
+            find_decoded(p, file, fqn, c.at, known, most);
+            return p;
+        }
+        auto item = whole_item(file, fqn, c.at, save_id, most);
         auto const first = parse(format::torch::reading(item), item.size());
         if (!fits_in(first, p.length, item.size()))
             throw wrong_item(file, fqn, "a payload within its item", "one beyond its end");

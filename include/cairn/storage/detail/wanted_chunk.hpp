@@ -114,8 +114,9 @@ struct wanted_chunk {
     /// @param file  For errors.
     void check(const std::string& file, std::uint64_t file_size) const {
         auto const& p = stored;
-        bool const lies_there = p.content.empty() ? fits_in(p.offset, p.length, file_size)
-                                                  : p.content.size() == p.length;
+        bool const lies_there =
+            p.read_content || (p.content.empty() ? fits_in(p.offset, p.length, file_size)
+                                                 : p.content.size() == p.length);
         if (!lies_there)
             throw error(
                 errc::corrupt,
@@ -195,7 +196,7 @@ inline payload in_dims(payload p, const finer_dims& finer) {
 /// Whether a payload has the bytes of another; the other then also has its checksums.
 inline bool joins(payload& first, const payload& p) {
     bool const same_bytes = first.offset == p.offset && first.length == p.length &&
-                            first.content.empty() && p.content.empty();
+                            first.is_in_file() && p.is_in_file();
     if (!same_bytes || !p.has_checksum()) return same_bytes;
     if (first.has_checksum()) return first.crc == p.crc && first.block_crcs == p.block_crcs;
     first.crc = p.crc;
