@@ -99,7 +99,11 @@ void note_change(storage_client& c, const s3_server::request& q, int status) {
             if (!there) files.create(q.key, 0, c.maker());
             break;
         case kind::complete_upload:
-            if (!there || there->finished) return;
+            if (!there) return;
+            if (there->finished) {
+                files.put(q.key, bytes(), c.maker());
+                break;
+            }
             there->bytes = bytes();
             there->finished = there->durable = true;
             break;

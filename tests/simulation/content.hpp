@@ -98,10 +98,9 @@ struct columns {
     cairn::state_dict state{};
 };
 
-/// The version that stands at a place: every element of it is that version's. 0: none.
-inline int standing(const cairn::memory_store& base, const std::string& place, int saved_by) {
-    if (base.at(place).tag(".metadata").text.empty()) return 0;
-    auto const w = support::load_whole(base, place);
+/// The version of what has that id, in any format: every element of it is that version's.
+inline int version_of(const cairn::memory_store& base, const std::string& id, int saved_by) {
+    auto const w = support::load_whole(base, id);
     float replica = 0;
     std::memcpy(&replica, w.tensors.at("replica").bytes.data(), sizeof replica);
     auto const version = static_cast<int>(replica);
@@ -114,6 +113,11 @@ inline int standing(const cairn::memory_store& base, const std::string& place, i
         require(x == static_cast<float>(version * 1000 + i), "a checkpoint of two versions");
     }
     return version;
+}
+/// The version that stands at a place. 0: none.
+inline int standing(const cairn::memory_store& base, const std::string& place, int saved_by) {
+    if (base.at(place).tag(".metadata").text.empty()) return 0;
+    return version_of(base, place, saved_by);
 }
 
 /// The same at "c".

@@ -49,6 +49,12 @@ public:
         return storage() + (it == ahead_.end() ? 0 : it->second.count());
     }
 
+    /// Whether a process is of a later attempt of the other one's job.
+    bool follows(int process, int other) const {
+        auto const a = job_of_.find(process), b = job_of_.find(other);
+        return a != job_of_.end() && b != job_of_.end() && a->second.follows(b->second);
+    }
+
     /// Seconds of the storage's own clock.
     std::int64_t storage() const {
         return std::chrono::duration_cast<std::chrono::seconds>(

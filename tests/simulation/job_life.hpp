@@ -16,19 +16,31 @@ namespace simulation {
 
 /// One run of a job, from the start of its processes to their end: each rank saves a number of
 /// times to one place, whatever comes out, and then loads.
-class job_life final : public troubled_job<> {
+///
+/// A `Target t` has:
+///
+/// | `Target::writer`, `Target::rules` | types; the rules are `save_rules`                      |
+/// | `t.id`                            | where all save                                         |
+/// | `t.prepare(writer, version)`      | before each save                                       |
+/// | `t.make_room(rules, store, p)`    | the same, on process `p`, which coordinates it         |
+/// | `Target::loads`                   | whether `torch_reader` reads it                        |
+template <class Target>
+class job_life final : public troubled_job<typename Target::writer> {
+    using troubled = troubled_job<typename Target::writer>;
+    using troubled::first_, troubled::job_, troubled::part_, troubled::ranks_, troubled::s_;
+
 public:
     /// @param host_of  By rank.
-    job_life(story_stage& s, save_rules& rules, int ranks, int saves,
-             const std::function<int(int)>& host_of)
-        : troubled_job(s, ranks, host_of), rules_(rules), saves_(saves),
+    job_life(story_stage& s, const Target& target, typename Target::rules& rules, int ranks,
+             int saves, const std::function<int(int)>& host_of)
+        : troubled(s, ranks, host_of), target_(target), rules_(rules), saves_(saves),
           at_(static_cast<std::size_t>(ranks)) {
         part_.on_new_id = [this](const std::string& id) { rules_.named(save_at(0), id); };
     }
-    ~job_life() override { stop(); }
+    ~job_life() override { this->stop(); }
 
     void start(const std::vector<story_trouble>& troubles) {
-        begin(troubles, chance_world::lane::executor, [this](int r) { next(r); });
+        this->begin(troubles, chance_world::lane::executor, [this](int r) { next(r); });
     }
     /// @throws wrong
     void require_well() const {
@@ -53,18 +65,26 @@ private:
         auto const e = std::make_shared<ending>();
         endings_.push_back(e);
         e->then = [this, r, e = e.get()] { ended(r, *e); };
-        expect_end(r);
+        this->expect_end(r);
         if (n == saves_) return load(r, e);
         if (static_cast<std::size_t>(n) == numbers_.size())
             numbers_.push_back(rules_.begin(watched_save::of(first_, ranks_, ++s_.versions)));
         cairn::save_options options;
         options.exchange_timeout = std::chrono::seconds(30);
-        saved_.push_back(std::make_unique<content>(r, ranks_, rules_.at(save_at(r)).version));
-        job_->save(r, *saved_.back(), options, e);
+        auto const version = rules_.at(save_at(r)).version;
+        saved_.push_back(std::make_unique<content>(r, ranks_, version));
+        auto& of = *saved_.back();
+        target_.prepare(job_->at(r).writer(), version);
+        try {
+            if (r == 0) target_.make_room(rules_, this->store_of(r), first_);
+        } catch (const process_ended&) {
+            return;
+        }
+        job_->save(r, of, options, e, target_.id);
     }
     void load(int r, const std::shared_ptr<ending>& e) {
         auto const* standing = rules_.standing();
-        if (standing == nullptr) return e->end(nullptr, 0);
+        if (standing == nullptr || !Target::loads) return e->end(nullptr, 0);
         cairn::load_options options;
         options.exchange_timeout = std::chrono::seconds(30);
         loaded_.push_back(std::make_unique<columns>(r, ranks_, standing->ranks));
@@ -83,7 +103,8 @@ private:
         part_.post(r, [this, r] { next(r); });
     }
 
-    save_rules& rules_;
+    Target target_;
+    typename Target::rules& rules_;
     int saves_;
     std::vector<int> at_;                 ///< By rank: which verb.
     std::vector<std::size_t> numbers_{};  ///< Of the saves.

@@ -53,6 +53,8 @@ struct watched_save {
     int heard = 0;                   ///< So many ranks were told that it succeeded.
     bool adopted = false;            ///< Presumed dead: its intent is another one's, or gone.
     world::time adopted_at{};
+    std::int64_t begun = 0;     ///< When its intent was first there, by the storage's clock.
+    world::time wrote{};        ///< When the last of its files was begun.
     world::time looked{};       ///< When its coordinator last looked at the intent.
     bool lost = false;          ///< What replaced it had claimed the place before it was published.
     bool arrived_late = false;  ///< Published by a request of a process that had been killed.
@@ -62,14 +64,13 @@ struct watched_save {
 
 /// What must hold in one place after each change of the storage, and after each end of a save. Each
 /// check looks at the change alone.
-class save_rules final : public storage_watch {
+class save_rules : public storage_watch {
 public:
     /// @param place  Where the saves go, as the beginning of all names.
     /// @param retained  Checkpoints may be removed.
     save_rules(storage_server& s, const chance_world& w, const hosts& h, findings& f,
                const std::string& place, bool retained = false)
-        : server_(s), world_(w), findings_(f), beginning_(s, w, h, f, place), place_(place),
-          metadata_(place + ".metadata"), intents_(place + ".saving."), retained_(retained) {}
+        : save_rules(s, w, h, f, place, place + ".metadata", place + ".saving.", retained) {}
 
     std::size_t begin(watched_save s) {
         saves_.push_back(std::move(s));
@@ -135,7 +136,7 @@ public:
         require(s.published < 0, who + ": a failure, but it was published: " + e.text());
     }
     /// After a crash of the server.
-    void crashed() {
+    virtual void crashed() {
         auto const f = server_.find(metadata_);
         standing_ = f ? content_of(*f) : named_files{};
         durable_ = standing_;
@@ -145,8 +146,11 @@ public:
 
     void placed(const std::string& name, const stored& file, int by) override {
         if (name == metadata_) return published(file);
-        if (name.ends_with(".distcp")) {
+        require(standing_.files.count(name) == 0, "written again, but it is in use: " + name);
+        if (is_data(name)) {
             note_owner(name, file);
+            if (auto const it = owners_.find(file.number); it != owners_.end())
+                saves_[it->second].wrote = world_.now(world::nobody);
             if (auto const* s = maker_of(file))
                 beginning_.makes_file(name, s->id, s->faulty.count(0) != 0, standing_.files);
         }
@@ -154,7 +158,8 @@ public:
         auto const it = by_id_.find(name.substr(intents_.size()));
         if (it == by_id_.end()) return;
         auto& s = saves_[it->second];
-        if (!s.is_process(by)) return note_adopted(s);
+        if (!s.is_process(by)) return note_adopted(s, by);
+        if (s.begun == 0) s.begun = where_.storage();
         if (s.claimed < 0) s.claimed = published_;
     }
     void removed(const std::string& name, const stored& file, int by) override {
@@ -164,7 +169,7 @@ public:
         require(durable_.files.count(name) == 0,
                 "removed, but after a crash the metadata would name it: " + name);
         if (name.starts_with(intents_)) note_forgotten(name, by);
-        if (!name.ends_with(".distcp")) return;
+        if (!is_data(name)) return;
         auto const* s = maker_of(file);
         if (s == nullptr || s->is_process(by) || s->adopted) return;
         bool const runs = s->published < 0 && !s->failed && !s->coordinator_ended &&
@@ -186,10 +191,10 @@ public:
 
     /// Names are new.
     void taken(const std::string& name, const stored&, int) override {
-        require(!name.ends_with(".distcp"), "two saves use the same name: " + name);
+        require(!is_data(name), "two saves use the same name: " + name);
     }
 
-private:
+protected:
     struct named_files {
         std::uint64_t number = 0;
         std::string id{};
@@ -197,8 +202,21 @@ private:
         std::optional<cairn::commit_record> record{};
     };
 
+    /// @param commits  The name with which a save exists.
+    /// @param intents  How those of intents begin.
+    save_rules(storage_server& s, const chance_world& w, const hosts& h, findings& f,
+               const std::string& place, std::string commits, std::string intents, bool retained)
+        : server_(s), world_(w), where_(h), findings_(f), beginning_(s, w, h, f, place),
+          place_(place), metadata_(std::move(commits)), intents_(std::move(intents)),
+          retained_(retained) {}
+
+    /// Whether only the save whose id it has makes an object of this name.
+    virtual bool is_data(const std::string& name) const { return name.ends_with(".distcp"); }
+    virtual std::string id_in(const std::string& name, const stored&) const {
+        return std::string(cairn::detail::id_in(name));
+    }
     void require(bool ok, const std::string& what) { findings_.require(ok, place_ + ": " + what); }
-    named_files content_of(const stored& f) const {
+    virtual named_files content_of(const stored& f) const {
         named_files out;
         auto parsed = cairn::format::native::parse_metadata_file(f.bytes);
         auto const& meta = parsed.meta;
@@ -228,6 +246,7 @@ private:
         require(!s.adopted || s.arrived_late,
                 who + " is published, but another process presumed it dead");
         require(s.published < 0, who + " is published twice");
+        require(s.looked >= s.wrote, who + " is published without a last look at its intent");
         require(!s.failed, who + " is published, but a rank was told that it failed");
         require(s.claimed == published_ || findings_.may_lose_updates,
                 who + " replaces a checkpoint that was published after it had claimed the place");
@@ -259,12 +278,15 @@ private:
         if (it == by_id_.end()) return;
         auto& s = saves_[it->second];
         if (s.is_process(by)) return;
-        note_adopted(s);
+        note_adopted(s, by);
         for (int p = s.first; p < s.first + s.ranks; ++p)
             s.forgotten = s.forgotten || !world_.dead(p);
     }
-    void note_adopted(watched_save& s) {
+    void note_adopted(watched_save& s, int by) {
         if (s.adopted) return;
+        require(s.published >= 0 || world_.dead(s.first) || where_.follows(by, s.first) ||
+                    where_.storage() - s.begun >= 24 * 60 * 60,
+                "save " + std::to_string(s.version) + " is presumed dead, but it has just begun");
         s.adopted = true;
         s.adopted_at = world_.now(world::nobody);
         for (auto const& [name, file] : server_.all())
@@ -278,15 +300,17 @@ private:
         standing_ = {};
     }
     void note_owner(const std::string& name, const stored& file) {
-        auto const its = by_id_.find(std::string(cairn::detail::id_in(name)));
+        auto const its = by_id_.find(id_in(name, file));
         require(its != by_id_.end(), "a data file has no save's id: " + name);
         if (its == by_id_.end()) return;
         owners_[file.number] = its->second;
-        if (auto& s = saves_[its->second]; s.adopted) s.late.insert(file.number);
+        auto& s = saves_[its->second];
+        if (s.adopted) s.late.insert(file.number);
     }
 
     storage_server& server_;
     const chance_world& world_;
+    const hosts& where_;
     findings& findings_;
     beginning_rules beginning_;
     std::string place_, metadata_, intents_;

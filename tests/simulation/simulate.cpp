@@ -29,9 +29,10 @@ int usage() {
     return 2;
 }
 
-/// Of eight seeds, three are jobs that save to one place, and three are trainings.
+/// Of eight seeds, three are jobs that save to one place, three are trainings, and one exports.
 std::uint64_t run_one(std::uint64_t seed, int ranks, bool trace) {
-    if (seed % 4 == 0) return run_seed(seed, ranks, trace);
+    if (seed % 8 == 4) return run_export(seed, ranks, trace);
+    if (seed % 8 == 0) return run_seed(seed, ranks, trace);
     return seed % 2 == 1 && seed % 8 != 7 ? run_story(seed, ranks, trace)
                                           : run_training(seed, ranks, trace);
 }

@@ -17,6 +17,9 @@ std::uint64_t run_seed(std::uint64_t seed, int ranks, bool trace);
 /// wrong, and are started again; what must hold is checked after every change. Otherwise the same.
 std::uint64_t run_story(std::uint64_t seed, int ranks, bool trace);
 
+/// One seed: the same with exports in other formats, into a bucket.
+std::uint64_t run_export(std::uint64_t seed, int ranks, bool trace);
+
 /// One seed: a training that saves many checkpoints, removes those that are not kept, and is
 /// started again, beside others that read and collect. Otherwise the same.
 std::uint64_t run_training(std::uint64_t seed, int ranks, bool trace);

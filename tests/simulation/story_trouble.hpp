@@ -51,6 +51,14 @@ struct story_trouble {
                 std::to_string(fault.at));
     }
 
+    /// A call of the coordinator's storage that takes longer than others wait for a sign of life.
+    static story_trouble long_stop(std::mt19937_64& chance, int ranks, int saves) {
+        story_trouble t;
+        t.what = kind::stuck;
+        t.lasts = std::chrono::hours(30);
+        t.fault.at = static_cast<int>(chance() % static_cast<unsigned>((40 + 3 * ranks) * saves));
+        return t;
+    }
     /// @param saves  How many the job makes: troubles happen during any of them.
     static story_trouble some(std::mt19937_64& chance, int ranks, int saves) {
         using namespace std::chrono;
