@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -47,29 +48,41 @@ public:
         is_url(place_) ? find_objects({}) : find({});
     }
 
-    /// Copies them beside another checkpoint, durably.
-    /// @param replace  Also those that are there.
-    void copy_to(const std::string& target, bool replace) {
-        namespace fs = std::filesystem;
-        if (is_url(target)) return put_to(store_of(target).at(target), replace);
-        for (auto const& name : names_) {
-            auto const to = fs::path(target) / name;
-            if (!replace && exists(symlink_status(to))) continue;
-            fs::create_directories(to.parent_path());
-            auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
-            auto const fresh = to.filename().native() + ".cairn-copy";
-            try {
-                fs::remove(to.parent_path() / fresh);  // of a copy that was killed
-                write(name, there, fresh);
-                rename(to.parent_path() / fresh, to);
-                there.sync();
-            } catch (...) {
-                std::error_code ignored;
-                remove(to.parent_path() / fresh, ignored);
-                throw;
-            }
-            made_.push_back(to);
+    /// Copies them, durably, into a hidden directory of a checkpoint that does not exist yet: only
+    /// their names are left to be given.
+    void stage(const std::string& target) {
+        if (is_url(target)) {
+            to_.emplace(store_of(target).at(target));
+            return;
         }
+        target_ = (std::filesystem::absolute(target) / staged_name).parent_path();  // without '/'
+        was_there_ = exists(symlink_status(target_));
+        remove_all(staged());  // of a conversion that was killed
+        for (auto const& name : names_) {
+            auto const to = staged() / name;
+            auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
+            write(name, there, to.filename().native());
+            there.sync();
+        }
+    }
+    /// Gives them their names beside the checkpoint, which now exists, instead of what has them. In
+    /// a place that is no directory they are written only now.
+    void appear() {
+        for (auto const& name : names_) {
+            try {
+                to_ ? to_->publish(name, content(name), std::nullopt) : rename_staged(name);
+            } catch (const std::exception& e) {
+                failed_.emplace(name, e.what());
+            }
+        }
+        unstage();
+    }
+    /// Removes the copies that have not appeared.
+    void unstage() noexcept {
+        std::error_code ignored;
+        if (to_) return;
+        remove_all(staged(), ignored);
+        if (!was_there_) remove(target_, ignored);  // if nothing else is in it
     }
     cairn::byte_vector content(const std::string& name) const {
         auto place = from_;
@@ -79,17 +92,9 @@ public:
         auto const all = std::as_bytes(std::span(text));
         return {all.begin(), all.end()};
     }
-    /// Removes the copies again.
-    void remove_copies() noexcept {
-        std::error_code ignored;
-        for (auto const& file : made_) remove(file, ignored);
-        try {
-            for (auto const& name : put_) to_->remove(name);
-        } catch (const std::exception&) {  // they are no part of any checkpoint
-        }
-    }
-
     const std::vector<std::string>& names() const { return names_; }
+    /// Those that have not appeared, and why.
+    const std::map<std::string, std::string>& failed() const { return failed_; }
     /// Those that may be the content of another checkpoint, or are neither files nor directories.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
     /// Safetensors files in directories below, of which the checkpoint consists without them, as
@@ -97,13 +102,16 @@ public:
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
-    /// Copies them to a place that is no directory.
-    void put_to(cairn::any_store target, bool replace) {
-        to_.emplace(std::move(target));
-        for (auto const& name : names_) {
-            if (!replace && !to_->tag(name).text.empty()) continue;
-            to_->publish(name, content(name), std::nullopt);
-            put_.push_back(name);
+    static constexpr std::string_view staged_name = ".cairn-copies";
+
+    std::filesystem::path staged() const { return target_ / staged_name; }
+    void rename_staged(const std::string& name) {
+        auto const to = target_ / name;
+        create_directories(to.parent_path());
+        rename(staged() / name, to);
+        for (auto at = to; at != target_;) {
+            at = at.parent_path();
+            cairn::file_store(at).syncing_where_it_can().sync();
         }
     }
     /// Writes the copy of a file.
@@ -146,7 +154,7 @@ private:
         auto const is_id = [](std::string_view s) {
             return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
         };
-        if (name.ends_with(".safetensors.index.json")) return true;
+        if (name.ends_with(".safetensors.index.json") || name == staged_name) return true;
         if (name.starts_with(".metadata") || name.starts_with(".cairn-publish.")) return true;
         if (name.starts_with(saving)) return is_id(name.substr(saving.size()));
         name = name.substr(name.rfind('/') + 1);
@@ -202,9 +210,10 @@ private:
     bool dequantised_, is_safetensors_;
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{}, unused_{};
-    std::vector<std::filesystem::path> made_{};
+    std::map<std::string, std::string> failed_{};
+    std::filesystem::path target_{};  ///< Of the copies; where it is no directory:
     std::optional<cairn::any_store> to_{};
-    std::vector<std::string> put_{};  ///< There.
+    bool was_there_ = true;  ///< The target.
 };
 
 }  // namespace tool

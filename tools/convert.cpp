@@ -145,19 +145,18 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     return run(c, options,
                [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
 }
+/// With the files beside it, which are ready when the checkpoint is and then get their names: one
+/// that is replaced has its own until then.
 findings to_dcp(const conversion& c, const cairn::convert_options& options, beside& others) {
-    // A checkpoint that is replaced keeps its files until the new one stands.
-    auto const store = store_of(c.to);
-    bool const replaces = !store.at(c.to).tag(".metadata").text.empty();
-    if (!replaces) others.copy_to(c.to, false);
     findings found;
     try {
-        found = run(c, options, [&] { return cairn::torch_writer(store); });
+        others.stage(c.to);
+        found = run(c, options, [store = store_of(c.to)] { return cairn::torch_writer(store); });
     } catch (...) {
-        others.remove_copies();
+        others.unstage();
         throw;
     }
-    if (replaces) others.copy_to(c.to, true);
+    others.appear();
     return found;
 }
 
@@ -185,6 +184,7 @@ int convert(const conversion& c) {
     auto lost = others.not_copied();
     for (auto const& name : others.names()) {
         bool const copied = !is_file && (to == target::dcp || name.find('/') == std::string::npos);
+        if (others.failed().count(name) != 0) continue;
         if (copied)
             std::cout << "copied: '" << cairn::terminal_text(name) << "'\n";
         else
@@ -199,10 +199,16 @@ int convert(const conversion& c) {
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
     for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
+    for (auto const& [name, why] : others.failed())
+        std::cout << "not copied: '" << cairn::terminal_text(name)
+                  << "': what has this name there, if anything, is not of this checkpoint: "
+                  << cairn::terminal_text(why) << '\n';
     for (auto const& name : others.unused())
         std::cout << "not copied: '" << cairn::terminal_text(name)
                   << "', which is no part of the checkpoint\n";
-    return lost.empty() && found.left_out.empty() && lost_members.empty() ? fine : finding;
+    return lost.empty() && others.failed().empty() && found.left_out.empty() && lost_members.empty()
+               ? fine
+               : finding;
 }
 
 }  // namespace tool

@@ -50,9 +50,10 @@ void put(Store store, const std::string& name, cairn::byte_span b) {
     file.finish(true);
 }
 template <class Store>
-void put_index(Store store, const std::string& map) {
+void put_index(Store store, const std::string& map,
+               const std::string& name = "model.safetensors.index.json") {
     auto const text = "{\"weight_map\":" + map + "}";
-    put(store, "model.safetensors.index.json", std::as_bytes(std::span(text)));
+    put(store, name, std::as_bytes(std::span(text)));
 }
 /// Loads a tensor of this many bytes; what it is all of, or why that failed.
 std::string loaded(cairn::memory_store& store, const std::string& id, const std::string& fqn,
@@ -85,6 +86,21 @@ BOOST_AUTO_TEST_CASE(an_index_decides_and_other_files_are_ignored) {
     BOOST_TEST(loaded(store, "m", "b", 2) == "2");
     BOOST_TEST(loaded(store, "m/model.safetensors", "a", 2) == "3");
     BOOST_TEST(loaded(store, "m", "c", 2).find("'c'") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(an_index_of_another_name_decides_only_where_there_is_no_model_safetensors) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    put(place, "old-1.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    put(place, "old-2.safetensors", file_of({{"a", "[2]", 2}}, 2));
+    put_index(place, R"({"a":"old-1.safetensors"})", "old.safetensors.index.json");
+    BOOST_TEST(loaded(store, "m", "a", 2) == "1");
+    put(place, "model.safetensors", file_of({{"a", "[2]", 2}}, 3));
+    BOOST_TEST(loaded(store, "m", "a", 2) == "3");
+    put_index(place, R"({"a":"old-2.safetensors"})", "model.fp16.safetensors.index.json");
+    BOOST_TEST(loaded(store, "m", "a", 2) == "3");
+    put_index(place, R"({"a":"old-2.safetensors"})");
+    BOOST_TEST(loaded(store, "m", "a", 2) == "2");
 }
 
 BOOST_AUTO_TEST_CASE(an_index_that_its_files_contradict_is_an_error_that_names_both) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program cairn and content that is odd: names that a terminal obeys, much in one piece,
-metadata of single ranks.
+metadata of single ranks, other files beside a checkpoint.
 
 Usage: odd_content.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N failed`.
 """
@@ -112,6 +112,55 @@ def rank_metadata():
           b"one of 2 ranks" in r.stdout, said(r))
 
 
+def beside(tmp):
+    """What stands beside a checkpoint is copied, or at least not forgotten in silence."""
+    d = tmp / "beside"
+    shutil.copytree(tmp / "base", d)
+    (d / "config.json").write_text("{}")
+    (d / "tokenizer").mkdir()
+    (d / "tokenizer/vocab").write_text("a b c")
+    (d / ".config.json").write_text("{}")
+    (d / ".git").mkdir()
+    (d / ".git/config").write_text("[core]")
+    (d / "__7_0.distcp").write_bytes(b"x")
+    left = "0123456789abcdef" * 2
+    for name in (f"left.{left}.distcp", f".saving.{left}", ".metadata.quarantined"):
+        (d / name).write_bytes(b"")
+    r = cairn("reshard", d, tmp / "without it", "--ranks", 2)
+    named = [line for line in r.stdout.decode().splitlines() if "copied: " in line]
+    copied = (".config.json", ".git/config", "config.json", "tokenizer/vocab")
+    check("reshard: copies what is beside the checkpoint, and names what it does not copy",
+          r.returncode == 1 and named == [f"copied: '{name}'" for name in copied] +
+          ["not copied: '__7_0.distcp'"] and
+          all((tmp / "without it" / x).read_bytes() == (d / x).read_bytes() for x in copied) and
+          cairn("diff", d, tmp / "without it").returncode == 0, said(r))
+    to = tmp / "with files of another"
+    shutil.copytree(tmp / "base", to)
+    (to / "config.json").write_text("another one's")
+    r = cairn("convert", d, to, "--map", tmp / "no such map")
+    check("convert: one that fails leaves the files of what was there", r.returncode == 2 and
+          (to / "config.json").read_text() == "another one's" and
+          not (to / "tokenizer").exists(), said(r))
+    (to / "tokenizer").write_text("a file")
+    (d / "__7_0.distcp").unlink()
+    r = cairn("convert", d, to)
+    check("convert: files of another checkpoint are replaced, and what cannot be is said",
+          r.returncode == 1 and (to / "config.json").read_text() == "{}" and
+          b"copied: 'config.json'" in r.stdout and
+          b"not copied: 'tokenizer/vocab': what has this name there" in r.stdout and
+          cairn("diff", d, to).returncode == 0, said(r))
+    r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
+    check("reshard: names members of .metadata that it does not keep", r.returncode == 1 and
+          b"not copied: member '_StorageInfo.digest' of .metadata\n" in r.stdout and
+          b"Metadata." not in r.stdout, said(r))
+    stored = tmp / "with spare"
+    shutil.copytree(GOLDEN / "other_forms", stored)
+    (stored / "__9_0.distcp").write_bytes(b"x")
+    r = cairn("reshard", stored, tmp / "without spare", "--ranks", 2)
+    check("reshard: names files of what .metadata has no entry for", r.returncode == 1 and
+          b"not copied: '__9_0.distcp'" in r.stdout, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         tmp = pathlib.Path(d)
@@ -120,6 +169,7 @@ def main():
         names(tmp)
         large(tmp)
         rank_metadata()
+        beside(tmp)
     sys.exit(end())
 
 

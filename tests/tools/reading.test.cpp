@@ -100,20 +100,48 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     fs::permissions(from / "run.sh", fs::perms(0750));
     tool::beside others(from, tool::read_metadata(from.string()), false);
     synced_files = synced_directories = 0;
-    others.copy_to(to, false);
+    others.stage(to);
     BOOST_TEST(synced_files >= 2);
     BOOST_TEST(synced_directories >= 2);
+    BOOST_TEST(!fs::exists(to / "run.sh"));
+    auto const before = synced_directories.load();
+    others.appear();
+    BOOST_TEST(others.failed().empty());
+    BOOST_TEST(synced_directories > before);
     BOOST_TEST(text_of(to / "tokenizer/vocab") == std::string(100'000, 'v'));
     BOOST_TEST(text_of(to / "run.sh") == "text");
     BOOST_TEST((fs::status(to / "run.sh").permissions() == fs::perms(0750)));
-    // One that is there stays, or is replaced.
-    std::ofstream(to / "run.sh") << "mine";
-    std::ofstream(to / "run.sh.cairn-copy") << "of a copy that was killed";
-    others.copy_to(to, false);
-    BOOST_TEST(text_of(to / "run.sh") == "mine");
-    others.copy_to(to, true);
-    BOOST_TEST(text_of(to / "run.sh") == "text");
-    BOOST_TEST(!fs::exists(to / "run.sh.cairn-copy"));
+    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+}
+
+BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_there) {
+    support::scratch s;
+    auto const from = s.dir / "from", to = s.dir / "to", fresh = s.dir / "fresh";
+    std::vector<float> w(3);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
+    std::ofstream(from / "common.pt") << "of this one";
+    std::ofstream(from / "name") << "text";
+    fs::create_directories(to / "name");
+    fs::create_directories(to / ".cairn-copies");
+    std::ofstream(to / "common.pt") << "of another one";
+    std::ofstream(to / ".cairn-copies/other") << "of a conversion that was killed";
+    tool::beside others(from, tool::read_metadata(from.string()), false);
+    others.stage(to.string() + "/");
+    BOOST_TEST(text_of(to / "common.pt") == "of another one");
+    others.unstage();
+    BOOST_TEST(text_of(to / "common.pt") == "of another one");
+    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+    others.stage(to.string() + "/");
+    others.appear();
+    BOOST_TEST(text_of(to / "common.pt") == "of this one");
+    BOOST_TEST(others.failed().size() == 1u);
+    BOOST_TEST(others.failed().count("name") == 1u);  // there is a directory
+    BOOST_TEST(!fs::exists(to / "other"));
+    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+    tool::beside again(from, tool::read_metadata(from.string()), false);
+    again.stage(fresh.string());
+    again.unstage();
+    BOOST_TEST(!fs::exists(fresh));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -350,40 +350,6 @@ def directory(tmp):
     check("gc: nothing is left", r.stdout == b"0 files, 0 bytes removed\n", said(r))
 
 
-def beside(tmp):
-    """What stands beside a checkpoint is copied, or at least not forgotten in silence."""
-    d = tmp / "beside"
-    shutil.copytree(tmp / "base", d)
-    (d / "config.json").write_text("{}")
-    (d / "tokenizer").mkdir()
-    (d / "tokenizer/vocab").write_text("a b c")
-    (d / ".config.json").write_text("{}")
-    (d / ".git").mkdir()
-    (d / ".git/config").write_text("[core]")
-    (d / "__7_0.distcp").write_bytes(b"x")
-    left = "0123456789abcdef" * 2
-    for name in (f"left.{left}.distcp", f".saving.{left}", ".metadata.quarantined"):
-        (d / name).write_bytes(b"")
-    r = cairn("reshard", d, tmp / "without it", "--ranks", 2)
-    named = [line for line in r.stdout.decode().splitlines() if "copied: " in line]
-    copied = (".config.json", ".git/config", "config.json", "tokenizer/vocab")
-    check("reshard: copies what is beside the checkpoint, and names what it does not copy",
-          r.returncode == 1 and named == [f"copied: '{name}'" for name in copied] +
-          ["not copied: '__7_0.distcp'"] and
-          all((tmp / "without it" / x).read_bytes() == (d / x).read_bytes() for x in copied) and
-          cairn("diff", d, tmp / "without it").returncode == 0, said(r))
-    r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
-    check("reshard: names members of .metadata that it does not keep", r.returncode == 1 and
-          b"not copied: member '_StorageInfo.digest' of .metadata\n" in r.stdout and
-          b"Metadata." not in r.stdout, said(r))
-    stored = tmp / "with spare"
-    shutil.copytree(GOLDEN / "other_forms", stored)
-    (stored / "__9_0.distcp").write_bytes(b"x")
-    r = cairn("reshard", stored, tmp / "without spare", "--ranks", 2)
-    check("reshard: names files of what .metadata has no entry for", r.returncode == 1 and
-          b"not copied: '__9_0.distcp'" in r.stdout, said(r))
-
-
 def refusals(tmp):
     (tmp / "no metadata").mkdir()
     (tmp / "file").write_text("not a directory")
@@ -486,7 +452,6 @@ def main():
         odd(tmp)
         without_pickle(tmp)
         directory(tmp)
-        beside(tmp)
         refusals(tmp)
         closed_output(tmp)
     sys.exit(end())

@@ -57,7 +57,10 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     auto const has = [](const std::vector<std::string>& names, std::string_view name) {
         return std::find(names.begin(), names.end(), name) != names.end();
     };
-    if (has(indices, usual_index)) indices = {std::string(usual_index)};
+    if (has(indices, usual_index))
+        indices = {std::string(usual_index)};
+    else if (has(all, usual))
+        indices.clear();  // those of variants, or of another model
     if (indices.size() > 1)
         throw error(errc::unsupported, {.file = place.describe("."),
                                         .expected = "one index",
