@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,19 @@ BOOST_AUTO_TEST_CASE(an_answer_that_drips_is_given_up) {
             [&] { (void)cairn::https_store(s.endpoint() + "/bucket", o); });
 }
 
+/// A cache has another range, with the same ETag and length.
+BOOST_AUTO_TEST_CASE(another_range_is_not_taken_for_the_one_that_was_asked_for) {
+    s3_server::server s;
+    s.put("bucket", "a", "0123456789");
+    auto const r = store_at(s).open("a");
+    std::byte two[2]{};
+    for (auto const& f : {s3_server::faults::other_range(), s3_server::faults::unsaid_range()}) {
+        s.fail(f, 0);
+        auto const text = refusal(cairn::errc::io, [&] { r.read(7, two); });
+        BOOST_TEST(text.find("another range") != std::string::npos, text);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_sends_whole_files_is_refused) {
     s3_server::server s;
     s.put("bucket", "a", "0123456789");
@@ -140,6 +154,20 @@ BOOST_AUTO_TEST_CASE(redirections_are_followed_without_secrets) {
                              [&] { (void)cairn::https_store(astray.endpoint(), o).open("here"); });
     BOOST_TEST(why.find("example.com") != why.npos);
     BOOST_TEST(why.find("secret") == why.npos);
+}
+
+BOOST_AUTO_TEST_CASE(proxies_of_the_environment_are_used) {
+    s3_server::server proxy;
+    ::setenv("http_proxy", proxy.endpoint().c_str(), 1);
+    cairn::https_options o;
+    o.retry_for = std::chrono::seconds(0);
+    cairn::https_store store("http://127.0.0.1:1/bucket", o);  // where nobody listens
+    ::unsetenv("http_proxy");
+    try {
+        (void)store.open("a");
+    } catch (const cairn::error& e) {
+        BOOST_TEST(std::string(e.what()).find("no answer") == std::string::npos, e.what());
+    }
 }
 
 BOOST_AUTO_TEST_CASE(redirections_end) {

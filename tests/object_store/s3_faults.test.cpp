@@ -229,7 +229,30 @@ BOOST_AUTO_TEST_CASE(ranges_and_versions_are_compared) {
     BOOST_CHECK_EXCEPTION(r.read(5, b), cairn::error, is(errc::unsupported));
     s.fail(faults::wrong_etag(), kind::get_object, 0);
     BOOST_CHECK_EXCEPTION(r.read(5, b), cairn::error, is(errc::not_found));
+    for (auto const& f : {faults::other_range(), faults::unsaid_range()}) {
+        s.fail(f, kind::get_object, 0);
+        BOOST_CHECK_EXCEPTION(r.read(5, b), cairn::error, is(errc::io));
+    }
     r.read(5, b);
+}
+
+BOOST_AUTO_TEST_CASE(a_commit_without_conditions_is_in_doubt_until_it_is_seen) {
+    for (auto const has : {s3_server::effect::none, s3_server::effect::done}) {
+        faulty s;
+        auto o = options_at(s);
+        o.unconditional = true;
+        o.retry_for = std::chrono::milliseconds(0);
+        auto store = s.store(o);
+        s.fail(faults::reset(has), kind::put_object, 0);
+        if (has == s3_server::effect::done)
+            store.publish("o", pattern(1), cairn::object_tag{});
+        else
+            BOOST_CHECK_EXCEPTION(store.publish("o", pattern(1), cairn::object_tag{}), cairn::error,
+                                  is(errc::outcome_unknown));
+        s.fail(faults::answer(403, "AccessDenied"), kind::put_object, 0);
+        auto const e = thrown_by([&] { store.publish("o", pattern(2), store.tag("o")); });
+        BOOST_TEST(is(e, errc::permission_denied), e.what());
+    }
 }
 
 BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right) {

@@ -98,8 +98,10 @@ private:
             return end::reset;
         answer a;
         if (!f || f->has_effect() || is(way::stall)) {
-            auto const all = is(way::no_range) ? without_range(r) : r;
-            a = shared_.perform(all, f ? f->age : 0);
+            auto const asked = is(way::no_range)      ? without_range(r)
+                               : is(way::other_range) ? from_the_beginning(r)
+                                                      : r;
+            a = shared_.perform(asked, f ? f->age : 0);
         }
         if (f && f->then) shared_.with_world(f->then);
         if (f) {
@@ -110,6 +112,8 @@ private:
             if (is(way::error_in_body))
                 a = xml_answer(200, error_document(f->code, "injected into a body"));
             if (is(way::wrong_byte)) spoil(a);
+            if (is(way::unsaid_range))
+                std::erase_if(a.headers, [](auto const& h) { return h.first == "Content-Range"; });
             if (is(way::wrong_etag)) change_etag(a);
         }
         a.close = a.close || !head.keep_alive();
@@ -137,6 +141,15 @@ private:
     }
     static request without_range(request r) {
         std::erase_if(r.headers, [](auto const& h) { return h.first == "range"; });
+        return r;
+    }
+    static request from_the_beginning(request r) {
+        for (auto& [name, value] : r.headers) {
+            if (name != "range") continue;
+            auto const dash = value.find('-');
+            auto const first = std::stoull(value.substr(6, dash - 6));
+            value = "bytes=0-" + std::to_string(std::stoull(value.substr(dash + 1)) - first);
+        }
         return r;
     }
     /// Only bodies of a length that is known beforehand are understood.

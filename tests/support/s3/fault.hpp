@@ -35,7 +35,9 @@ struct fault {
         old_listing,    ///< A listing shows what was there `age` requests ago.
         error_in_body,  ///< The answer is 200, and `code` is in its body.
         wrong_etag,     ///< Neither the old ETag nor the new one.
-        no_range        ///< A range is answered with 200 and the whole.
+        no_range,       ///< A range is answered with 200 and the whole.
+        other_range,    ///< As many bytes, from the beginning, as a cache may have them.
+        unsaid_range    ///< The answer does not say of which range it is.
     };
     way what = way::answer;
     effect has = effect::none;
@@ -52,9 +54,10 @@ struct fault {
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",      "early answer",  "reset",         "early reset", "close",
-            "stall",       "drip",          "reset in body", "short body",  "wrong byte",
-            "old listing", "error in body", "wrong ETag",    "no range"};
+            "answer",     "early answer", "reset",       "early reset",
+            "close",      "stall",        "drip",        "reset in body",
+            "short body", "wrong byte",   "old listing", "error in body",
+            "wrong ETag", "no range",     "other range", "unsaid range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -157,6 +160,12 @@ inline fault wrong_etag() {
 }
 inline fault no_range() {
     return {.what = fault::way::no_range, .has = effect::done, .only = {kind::get_object}};
+}
+inline fault other_range() {
+    return {.what = fault::way::other_range, .has = effect::done, .only = {kind::get_object}};
+}
+inline fault unsaid_range() {
+    return {.what = fault::way::unsaid_range, .has = effect::done, .only = {kind::get_object}};
 }
 
 /// Those after which the same request may succeed.

@@ -39,6 +39,11 @@ public:
     /// errc::unsupported at a server that does not heed conditions
     CAIRN_DECL void put(const std::string& key, byte_span bytes, const object_tag& match);
 
+    /// Replaces an object, or makes it, whatever there is.
+    /// @throws error errc::io if it was certainly not replaced; errc::outcome_unknown if it may have
+    /// been, or may still be
+    CAIRN_DECL void put_unchecked(const std::string& key, byte_span bytes);
+
     /// Tries the server, beside that key, unless it was tried before.
     /// @throws error errc::unsupported
     CAIRN_DECL tag_form prepare(const std::string& key);
@@ -46,6 +51,8 @@ public:
 private:
     struct trial;
     tag_form find_out(std::string_view place);
+    /// What a server has received may still take effect after this has given up.
+    error unknown(const call& c, const answer& a) const;
 
     client& client_;
     std::mutex m_{};

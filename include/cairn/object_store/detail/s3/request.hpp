@@ -5,6 +5,8 @@
 #include <cairn/object_store/concepts.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +49,15 @@ struct response {
         return {};
     }
 };
+
+/// Returns of which range an answer says that it is, unless it is the one that was asked for: a
+/// cache may have another one.
+inline std::optional<std::string> other_range(const response& r, std::uint64_t at, std::size_t n) {
+    auto const said = r.header("content-range");
+    auto const wanted = "bytes " + std::to_string(at) + "-" + std::to_string(at + n - 1) + "/";
+    if (said.starts_with(wanted)) return std::nullopt;
+    return said.empty() ? "a part without a range" : "'" + std::string(said) + "'";
+}
 
 }  // namespace cairn::detail::s3
 

@@ -144,6 +144,25 @@ CAIRN_DECL tag_form conditional_puts::prepare(const std::string& key) {
     return *form_;
 }
 
+CAIRN_DECL error conditional_puts::unknown(const call& c, const answer& a) const {
+    auto why = client_.failure(c, a).context();
+    why.remedy = "load it to find out";
+    return error(errc::outcome_unknown, std::move(why));
+}
+
+CAIRN_DECL void conditional_puts::put_unchecked(const std::string& key, byte_span bytes) {
+    auto const c = put_call(client_, key, bytes);
+    auto const a = client_.send(c);
+    if (a.ok()) return;
+    if (!a.in_doubt) throw client_.failure(c, a);
+    bool ours = false;
+    try {
+        ours = look_at(client_, key, bytes).is_ours;
+    } catch (const error&) {  // then nothing is known
+    }
+    if (!ours) throw unknown(c, a);
+}
+
 CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
                                       const object_tag& match) {
     auto const form = prepare(key);
@@ -158,12 +177,6 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
                                              .found = words(there),
                                              .remedy = "another job saves to the same place"});
     };
-    // What a server has received may still take effect after this has given up.
-    auto const unknown = [&](const answer& a) {
-        auto why = client_.failure(c, a).context();
-        why.remedy = "load it to find out";
-        return error(errc::outcome_unknown, std::move(why));
-    };
     constexpr int most_rounds = 2;
     bool in_doubt = false;
     for (int round = 1;; ++round) {
@@ -177,14 +190,14 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
         try {
             there = look_at(client_, key, bytes);
         } catch (const error&) {
-            throw unknown(a);
+            throw unknown(c, a);
         }
         if (there.is_ours) return;
         if (there.tag != match) throw replaced(there.tag);
         // Refused, although what must be there is: what was seen is an old version, perhaps.
         if (round < most_rounds) continue;
         if (refused && !in_doubt) throw replaced(there.tag);
-        throw unknown(a);
+        throw unknown(c, a);
     }
 }
 

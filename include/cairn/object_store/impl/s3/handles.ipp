@@ -133,12 +133,10 @@ CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> in
                                         .found = "a server that sends whole objects instead",
                                         .remedy = "use another server"});
     if (!a.ok()) throw requests.failure(get, a);
-    // Of a cache, perhaps, that has another range.
-    auto const range = a.got.header("content-range");
-    auto const wanted = "bytes " + get.headers.front().second.substr(6) + "/";
-    if (!range.empty() && !range.starts_with(wanted))
-        throw error(errc::io,
-                    {.file = described, .expected = wanted + "…", .found = std::string(range)});
+    if (auto other = detail::s3::other_range(a.got, at, into.size()))
+        throw error(errc::io, {.file = described,
+                               .expected = "the range that was asked for",
+                               .found = std::move(*other)});
     if (a.got.received != into.size())
         throw error(errc::io, {.file = described,
                                .expected = std::to_string(into.size()) + " bytes",

@@ -53,11 +53,12 @@ struct https_store::state {
 
     url base;  ///< Its path is that of the first store.
     https_options options;
+    detail::s3::proxies by = detail::s3::proxies::read();
 
 private:
     std::unique_ptr<detail::s3::http> connect() const {
         return std::make_unique<detail::s3::http>(detail::s3::http_options{
-            options.connect_timeout, options.stall_timeout, options.ca_file});
+            options.connect_timeout, options.stall_timeout, options.ca_file, by});
     }
 
     detail::s3::one_per_process<detail::s3::http> connections;
@@ -271,6 +272,8 @@ CAIRN_DECL void https_store::reader::read(std::uint64_t at, std::span<std::byte>
     f_->check(r);
     if (found::version_of(r) != f_->version)
         throw error(errc::not_found, {.file = f_->described, .found = "it was replaced"});
+    if (auto other = detail::s3::other_range(r, at, into.size()))
+        throw f_->failed("another range than the one that was asked for: " + *other);
     if (r.received != into.size())
         throw f_->failed(std::to_string(r.received) + " of " + std::to_string(into.size()) +
                          " bytes");
