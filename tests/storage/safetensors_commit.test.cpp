@@ -151,6 +151,23 @@ BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
     BOOST_TEST(says(bare, "BrowsableStore"));
 }
 
+BOOST_AUTO_TEST_CASE(a_name_that_is_too_long_is_refused_before_anything_is_written) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    std::vector<float> w{1};
+    auto const save = [&](std::size_t length) {
+        return failure_of([&] {
+            auto const r = cairn::save(cairn::state_dict{{"w", w}}, std::string(length, 'm'),
+                                       cairn::safetensors_writer(files));
+            BOOST_TEST(r.warnings.empty());
+        });
+    };
+    BOOST_TEST(says(save(210), "at most 209 bytes"));
+    BOOST_TEST(entries_of(s.dir).empty());
+    for (int i = 0; i < 2; ++i) BOOST_TEST(save(209) == "no failure");
+    BOOST_TEST(entries_of(s.dir) == std::set<std::string>{std::string(209, 'm')});
+}
+
 BOOST_AUTO_TEST_CASE(of_two_exports_to_one_name_the_later_commit_fails) {
     support::scratch s;
     cairn::file_store const files(s.dir);

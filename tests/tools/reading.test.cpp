@@ -124,7 +124,8 @@ BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_ther
     fs::create_directories(to / "name");
     fs::create_directories(to / ".cairn-copies");
     std::ofstream(to / "common.pt") << "of another one";
-    std::ofstream(to / ".cairn-copies/other") << "of a conversion that was killed";
+    for (auto const* name : {"common.pt", "other"})
+        std::ofstream(to / ".cairn-copies" / name) << "of a conversion that was killed";
     tool::beside others(from, tool::read_metadata(from.string()), false);
     others.stage(to.string() + "/");
     BOOST_TEST(text_of(to / "common.pt") == "of another one");

@@ -37,11 +37,22 @@ namespace cairn::detail {
 class working_place final : public target_place {
 public:
     /// @param id  Of the target, whose last part is its name.
-    /// @throws error errc::invalid_argument if it has no name
+    /// @throws error errc::invalid_argument if it has no name, or one that is too long for its
+    /// place, which `remove_working_place` renames
     working_place(const any_store& base, checkpoint_id id, const std::string& save_id, bool is_file)
         : target_(target_of(base, std::move(id))), save_id_(save_id), is_file_(is_file),
           hidden_name_(working_name(target_.name, save_id)), hidden_(target_.in.at(hidden_name_)),
-          fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {}
+          fresh_(target_.in.at(hidden_name_ + "/" + std::string(fresh_name))) {
+        auto const added = hidden_name_.size() - target_.name.size() + over_suffix.size();
+        if (target_.name.size() + added > most_name_bytes)
+            throw error(errc::invalid_argument,
+                        {.file = describe_target(),
+                         .expected = "a name of at most " +
+                                     std::to_string(most_name_bytes - added) + " bytes",
+                         .found = std::to_string(target_.name.size()),
+                         .remedy = "choose a shorter name: while it is being written, a longer one "
+                                   "stands beside it"});
+    }
 
     any_store& hidden() noexcept override { return hidden_; }
     /// The place that will be the target; of a file, the place of that file.
@@ -152,6 +163,8 @@ public:
     }
 
 private:
+    static constexpr std::size_t most_name_bytes = 255;  ///< Of file systems.
+
     struct found_target {
         name_kind kind = name_kind::none;
         object_tag tag{};                    ///< Of a file.
