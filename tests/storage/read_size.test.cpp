@@ -22,10 +22,11 @@ namespace {
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
 
-/// A store in memory that prefers reads of one size.
+/// A store in memory that prefers reads of one size, several at once.
 class preferring_store {
 public:
-    preferring_store(cairn::memory_store s, std::size_t size) : base_(std::move(s)), size_(size) {}
+    preferring_store(cairn::memory_store s, std::size_t size, std::size_t in_flight = 1)
+        : base_(std::move(s)), size_(size), in_flight_(in_flight) {}
 
     struct reader {
         cairn::memory_store::reader h;
@@ -49,7 +50,11 @@ public:
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
         base_.publish(n, b, std::move(m));
     }
-    reader open(std::string_view n) { return {base_.open(n), size_, largest_, reads_}; }
+    reader open(std::string_view n) {
+        ++*opens_;
+        return {base_.open(n), size_, largest_, reads_};
+    }
+    std::size_t requests_in_flight() const { return in_flight_; }
     cairn::object_tag tag(std::string_view n) { return base_.tag(n); }
     std::vector<cairn::object_info> list() { return base_.list(); }
     void remove(std::string_view n) { base_.remove(n); }
@@ -59,16 +64,20 @@ public:
     std::size_t largest() const { return *largest_; }
     /// How many reads there were since the last call.
     std::size_t reads() { return reads_->exchange(0); }
+    /// How often something was opened since the last call.
+    std::size_t opens() { return opens_->exchange(0); }
 
 private:
     cairn::memory_store base_;
-    std::size_t size_;
+    std::size_t size_, in_flight_;
     std::shared_ptr<std::atomic<std::size_t>> largest_ =
         std::make_shared<std::atomic<std::size_t>>(0);
     std::shared_ptr<std::atomic<std::size_t>> reads_ =
         std::make_shared<std::atomic<std::size_t>>(0);
+    std::shared_ptr<std::atomic<std::size_t>> opens_ =
+        std::make_shared<std::atomic<std::size_t>>(0);
 };
-static_assert(cairn::ReadSizeStore<preferring_store>);
+static_assert(cairn::ReadSizeStore<preferring_store> && cairn::ManyRequestsStore<preferring_store>);
 
 }  // namespace
 
@@ -132,6 +141,49 @@ BOOST_AUTO_TEST_CASE(what_lies_together_is_read_together_where_requests_cost) {
         BOOST_TEST((last == w[99]));
         BOOST_TEST(apart.largest() < mib);
     }
+}
+
+/// As of an optimizer: each parameter has a counter, in one rank's file, which all ranks want.
+BOOST_AUTO_TEST_CASE(small_tensors_of_all_files_take_a_request_for_each_file) {
+    constexpr int ranks = 4, parameters = 12;
+    constexpr std::int64_t rows = 3, columns = mib / 2 / sizeof(float);
+    struct state_of {
+        std::vector<std::vector<float>> weights;
+        std::vector<std::vector<float>> counters;
+        state_of(int rank, float v) {
+            for (int p = 0; p < parameters; ++p) {
+                weights.emplace_back(rows * columns, v + static_cast<float>(rank * 100 + p));
+                counters.emplace_back(1, v + static_cast<float>(p));
+            }
+        }
+        cairn::state_dict dict(int rank) {
+            cairn::state_dict sd;
+            for (std::size_t p = 0; p < parameters; ++p) {
+                cairn::tensor_view const v(cairn::dtype::f32, {rows, columns}, weights[p].data());
+                sd["exp_avg." + std::to_string(p)] = cairn::sharded_view{
+                    {rows * ranks, columns},
+                    cairn::dtype::f32,
+                    {cairn::shard(cairn::box({rows * rank, 0}, {rows, columns}), v)}};
+                sd["step." + std::to_string(p)] = counters[p];
+            }
+            return sd;
+        }
+        bool operator==(const state_of&) const = default;
+    };
+    cairn::memory_store memory;
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        state_of s(me.rank(), 1);
+        (void)cairn::save(s.dict(me.rank()), "c", me, memory);
+    });
+    preferring_store store(memory, 8 * mib, 16);
+    cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
+        state_of s(me.rank(), -1), want(me.rank(), 1);
+        cairn::load(s.dict(me.rank()), "c", me, store);
+        BOOST_TEST((s == want));
+    });
+    // Its own weights, and of each file a footer and the counters.
+    BOOST_TEST(store.reads() <= std::size_t{ranks} * (parameters + 2 * ranks));
+    BOOST_TEST(store.opens() <= std::size_t{ranks} * ranks);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

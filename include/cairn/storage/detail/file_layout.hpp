@@ -60,7 +60,9 @@ inline std::vector<std::uint32_t> stored_as(const save_plan& plan) {
 }
 
 /// Assigns the items of a plan to files. DCP's `_split_by_size_and_type`: values round robin,
-/// tensors by size, the largest first, to the least loaded file. Values are last in a file, so that
+/// tensors by size, the largest first, to the least loaded file. In a file small tensors are first,
+/// by size, so that a reader of many, as of counters that each parameter has, takes them together:
+/// the order of DCP's `_OverlappingCpuLoader`, which has all by size. Values are last, so that
 /// tensor offsets do not change between saves when values change length.
 /// @param place  See `stored_as`.
 /// @param count  Of files, with `single_file_per_rank`: at least 1. See `file_count`.
@@ -91,6 +93,12 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(
         load[least] += plan.items[i].content_bytes();
         files[least].push_back(i);
     }
+    constexpr std::uint64_t small = std::uint64_t{64} << 10;
+    for (auto& file : files)
+        std::stable_sort(file.begin(), file.end(), [&](auto a, auto b) {
+            auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
+            return x <= small && x < y;
+        });
     for (std::size_t k = 0; k < values.size(); ++k) files[k % count].push_back(values[k]);
     return files;
 }

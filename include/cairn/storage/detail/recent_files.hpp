@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +39,32 @@ private:
     static constexpr std::size_t most = 4;
 
     std::vector<entry> all_{};  ///< The very last one first.
+};
+
+/// Files that were opened when a read was planned, until they are read: each is opened once.
+/// Thread-safe.
+class planned_files {
+public:
+    /// Of more files, some are opened again.
+    void keep(const std::string& name, std::shared_ptr<open_file> file) {
+        constexpr std::size_t most = 256;
+        std::lock_guard const lock(m_);
+        if (all_.size() < most) all_.emplace(name, std::move(file));
+    }
+    /// Returns null if there is none.
+    std::shared_ptr<open_file> take(const std::string& name) {
+        std::lock_guard const lock(m_);
+        auto const kept = all_.extract(name);
+        return kept ? std::move(kept.mapped()) : nullptr;
+    }
+    void clear() {
+        std::lock_guard const lock(m_);
+        all_.clear();
+    }
+
+private:
+    std::mutex m_{};
+    std::map<std::string, std::shared_ptr<open_file>> all_{};
 };
 
 }  // namespace cairn::detail

@@ -36,8 +36,16 @@ namespace cairn::detail {
 inline const format::native::file_footer& footer_of(open_file& file, const std::string& save_id) {
     return file.once<format::native::file_footer>([&] {
         auto const size = file.size();
+        // Where requests cost, most footers take one.
+        std::size_t const most = file.read_size() > usual_read_size
+                                     ? std::size_t{64} << 10
+                                     : format::native::footer_tail_bytes;
+        auto end = file.bytes(size - std::min<std::uint64_t>(size, most),
+                              std::min<std::uint64_t>(size, most));
         std::array<std::byte, format::native::footer_tail_bytes> tail{};
-        if (size >= tail.size()) file.read(size - tail.size(), tail);
+        if (end.size() >= tail.size())
+            std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(),
+                      tail.begin());
         std::uint64_t const length = format::native::footer_length(tail);
         if (!format::native::is_possible_footer(length, size)) {
             throw error(errc::corrupt, {.file = file.described(),
@@ -46,7 +54,9 @@ inline const format::native::file_footer& footer_of(open_file& file, const std::
                                         .remedy = "the file is truncated or is not the one that "
                                                   "the metadata names"});
         }
-        auto f = format::native::decode_footer(file.bytes(size - length, length));
+        if (length > end.size()) end = file.bytes(size - length, length);
+        auto f =
+            format::native::decode_footer(byte_span(end).last(static_cast<std::size_t>(length)));
         if (f.save_id != save_id) {
             throw error(errc::foreign_file, {.file = file.described(),
                                              .expected = "a file of save " + save_id,

@@ -23,6 +23,17 @@ struct stored_item {
     const storage_location* value;
 };
 
+/// Whether two items are of one chunk, or of two names of what was transformed: decoding it
+/// takes memory for all of it.
+inline bool is_same_chunk(const stored_item& a, const stored_item& b) {
+    if (a.tensor == b.tensor && a.chunk == b.chunk) return true;
+    auto const* first = a.tensor->chunks.unusual(a.chunk);
+    auto const* second = b.tensor->chunks.unusual(b.chunk);
+    return first != nullptr && second != nullptr && !first->at.transforms.empty() &&
+           first->at == second->at && first->region.shape == second->region.shape &&
+           a.tensor->type == b.tensor->type;
+}
+
 /// Finds where the items of a plan are stored.
 class stored_items {
 public:

@@ -97,6 +97,7 @@ struct chunk_reader::state {
         placed = id.empty() ? base : base.at(id);
         meta = nullptr;
         me = {};
+        planned.clear();
         own_notes.reset();
     }
     unverified& notes() { return me.checked ? me.checked->notes : own_notes; }
@@ -105,6 +106,7 @@ struct chunk_reader::state {
         me = rank;
         others_want = {};
         recent.clear();
+        planned.clear();
         if (thread_count != 0) return;
         auto const cores = threads_per_rank(me.world_size);
         jobs.set_size(std::max(cores, static_cast<int>(placed.requests_in_flight())));
@@ -128,8 +130,9 @@ struct chunk_reader::state {
             auto const& file = all[i].first;
             auto const& w = all[i].second;
             naming(*w.fqn, file, [&] {
-                detail::check_size(placed, file, *meta, open(file)->size(), w.end,
-                                   finder.index_name);
+                auto opened = open(file);
+                detail::check_size(placed, file, *meta, opened->size(), w.end, finder.index_name);
+                if (placed.requests_in_flight() > 1) planned.keep(file, std::move(opened));
             });
             if (me.activity) me.activity->advance();
         });
@@ -160,19 +163,19 @@ struct chunk_reader::state {
         auto job = std::make_shared<read_job>(plan, target, std::move(done));
         try {
             job->files = group_by_file(plan);
-        } catch (...) {
-            return job->done.fail(std::current_exception());
-        }
-        if (job->files.empty()) return job->done(result());
-        auto const per_file = (jobs.jobs_per_file() + job->files.size() - 1) / job->files.size();
-        try {
+            double all = 0;
+            for (auto const& [name, reads] : job->files) all += stored_bytes(reads.items);
             for (auto& [name, reads] : job->files) {
-                slice_large(plan, per_file, reads.items);
-                split(name, reads, per_file, job->parts);
+                // Where one file has most of what is read, most jobs read that.
+                auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
+                auto const most = 1 + static_cast<std::size_t>(n * stored_bytes(reads.items) / all);
+                slice_large(plan, most, reads.items);
+                split(name, reads, most, job->parts);
             }
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
+        if (job->files.empty()) return job->done(result());
         jobs.run(
             job->parts.size(),
             [this, job](std::size_t i, auto const& failed) {
@@ -262,21 +265,28 @@ struct chunk_reader::state {
         groups = std::move(sliced);
     }
 
+    /// How much reading a group takes. Lengths that are not to be trusted overflow an integer.
+    static double stored_bytes(const item_group& g) {
+        return static_cast<double>(std::max<std::uint64_t>(1, g.from.length)) / g.slice.count;
+    }
+    static double stored_bytes(const std::vector<item_group>& groups) {
+        double all = 0;
+        for (auto const& g : groups) all += stored_bytes(g);
+        return all;
+    }
+
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        auto const length = [](const item_group& g) {
-            return static_cast<double>(std::max<std::uint64_t>(1, g.from.length)) / g.slice.count;
-        };
-        double all = 0, so_far = 0;  // lengths that are not to be trusted overflow an integer
-        for (auto const& g : reads.items) all += length(g);
+        double const all = stored_bytes(reads.items);
+        double so_far = 0;
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
-            so_far += length(reads.items[i]);
+            so_far += stored_bytes(reads.items[i]);
             // As close as possible to the end of equal parts.
             auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
             if (i + 1 != reads.items.size() && left > 0 &&
-                length(reads.items[i + 1]) * double(most) - left <= left)
+                stored_bytes(reads.items[i + 1]) * double(most) - left <= left)
                 continue;
             parts.push_back({&name, &reads, begin, i + 1});
             ++reads.left;
@@ -311,6 +321,7 @@ struct chunk_reader::state {
     std::shared_ptr<open_file> open(const std::string& name, file_reads& reads) {
         std::lock_guard const lock(reads.m);
         auto const make = [&] {
+            if (auto file = planned.take(name)) return file;
             auto file = open(name);
             detail::check_size(placed, name, *meta, file->size(), 0, finder.index_name);
             return file;
@@ -368,16 +379,6 @@ struct chunk_reader::state {
                                  to_string(index_vector(t.chunks.lengths(chunk))),
                      .found = std::string(name_of(p.type)) + " of shape " + to_string(p.shape)});
     }
-    /// Whether two items are of one chunk, or of two names of what was transformed: decoding it
-    /// takes memory for all of it.
-    static bool is_same_chunk(const detail::stored_item& a, const detail::stored_item& b) {
-        if (a.tensor == b.tensor && a.chunk == b.chunk) return true;
-        auto const* first = a.tensor->chunks.unusual(a.chunk);
-        auto const* second = b.tensor->chunks.unusual(b.chunk);
-        return first != nullptr && second != nullptr && !first->at.transforms.empty() &&
-               first->at == second->at && first->region.shape == second->region.shape &&
-               a.tensor->type == b.tensor->type;
-    }
     void read_chunks(read_job& job, open_file& file, const item_group& g,
                      std::vector<std::byte>& scratch) {
         auto const item = [&](std::size_t k) -> const read_item& {
@@ -398,7 +399,7 @@ struct chunk_reader::state {
             auto const& i = item(k);
             auto const at = stored.of(i);
             auto const* const in = job.target.finer ? job.target.finer(i) : nullptr;
-            bool const is_same = before && is_same_chunk(*before, at);
+            bool const is_same = before && detail::is_same_chunk(*before, at);
             if (!is_same || in != before_in) {
                 auto p = finder.find_chunk(file, i.fqn, *at.tensor, at.chunk);
                 check_found(p, file, i.fqn, *at.tensor, at.chunk);
@@ -448,7 +449,8 @@ struct chunk_reader::state {
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     detail::wanted_by_others others_want{};
     unverified own_notes{};
-    detail::recent_files recent{};  ///< With `in_pieces`.
+    detail::recent_files recent{};    ///< With `in_pieces`.
+    detail::planned_files planned{};  ///< Where requests cost.
     storage_setup me{};
     detail::job_pool jobs;  // last member: its threads end first
 };

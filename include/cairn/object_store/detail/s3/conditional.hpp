@@ -40,8 +40,8 @@ public:
     CAIRN_DECL void put(const std::string& key, byte_span bytes, const object_tag& match);
 
     /// Replaces an object, or makes it, whatever there is.
-    /// @throws error errc::io if it was certainly not replaced; errc::outcome_unknown if it may have
-    /// been, or may still be
+    /// @throws error errc::io if it was certainly not replaced; errc::outcome_unknown if it may
+    /// have been, or may still be
     CAIRN_DECL void put_unchecked(const std::string& key, byte_span bytes);
 
     /// Tries the server, beside that key, unless it was tried before.
