@@ -488,7 +488,7 @@ DEFECTS = [
            "p.read_content && at < p.length;", "p.read_content && at < p.length && !PLANTED;",
            by="storage:zstd_writing", wrong="verify takes an intact compressed item for damage"),
     Defect("small-tensors-anywhere", "storage/detail/file_layout.hpp",
-           "return x <= small && x < y;", "return !PLANTED && x <= small && x < y;",
+           "return x <= small_bytes && x < y;", "return !PLANTED && x <= small_bytes && x < y;",
            by="storage:read_size", wrong="each counter of an optimizer takes a request"),
     Defect("planned-files-opened-again", "storage/impl/chunk_reader.ipp",
            "if (auto file = planned.take(name)) return file;",

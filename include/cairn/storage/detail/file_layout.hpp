@@ -93,11 +93,11 @@ inline std::vector<std::vector<std::uint32_t>> split_into_files(
         load[least] += plan.items[i].content_bytes();
         files[least].push_back(i);
     }
-    constexpr std::uint64_t small = std::uint64_t{64} << 10;
+    constexpr std::uint64_t small_bytes = std::uint64_t{64} << 10;
     for (auto& file : files)
         std::stable_sort(file.begin(), file.end(), [&](auto a, auto b) {
             auto const x = plan.items[a].content_bytes(), y = plan.items[b].content_bytes();
-            return x <= small && x < y;
+            return x <= small_bytes && x < y;
         });
     for (std::size_t k = 0; k < values.size(); ++k) files[k % count].push_back(values[k]);
     return files;
