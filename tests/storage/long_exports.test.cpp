@@ -44,6 +44,7 @@ class slow_store : public support::forwarding_store<cairn::memory_store> {
 public:
     struct shared {
         times t{};
+        support::shifted_clock clock{};
         std::chrono::hours each{0};
         std::function<void()> on_write{};
     };
@@ -65,7 +66,7 @@ public:
         cairn::memory_store::writer to;
         std::shared_ptr<shared> with;
         void write(std::uint64_t at, cairn::byte_span b) {
-            support::shift_clock(with->each);
+            with->clock.shift(with->each);
             with->t.now += std::chrono::nanoseconds(with->each).count();
             if (with->on_write) with->on_write();
             to.write(at, b);

@@ -10,7 +10,10 @@ namespace {
 std::atomic<std::chrono::steady_clock::duration> ahead{std::chrono::steady_clock::duration(0)};
 }  // namespace
 
-void support::shift_clock(std::chrono::steady_clock::duration by) {
+support::shifted_clock::~shifted_clock() {
+    ahead = std::chrono::steady_clock::duration(0);
+}
+void support::shifted_clock::shift(std::chrono::steady_clock::duration by) {
     ahead = ahead.load() + by;
 }
 

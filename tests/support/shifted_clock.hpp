@@ -6,8 +6,16 @@
 
 namespace support {
 
-/// From now on `steady_clock` of this program is ahead by so much more.
-void shift_clock(std::chrono::steady_clock::duration by);
+/// Lets `steady_clock` of this program be ahead, until it goes: what waits for a time of that clock
+/// meanwhile waits for ever, because the kernel's is as it was.
+class shifted_clock {
+public:
+    shifted_clock() = default;
+    shifted_clock(shifted_clock&&) = delete;
+    ~shifted_clock();
+    /// By so much more.
+    void shift(std::chrono::steady_clock::duration by);
+};
 
 }  // namespace support
 
