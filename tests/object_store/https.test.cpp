@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace https_tests {
@@ -167,6 +168,28 @@ BOOST_AUTO_TEST_CASE(proxies_of_the_environment_are_used) {
         (void)store.open("a");
     } catch (const cairn::error& e) {
         BOOST_TEST(std::string(e.what()).find("no answer") == std::string::npos, e.what());
+    }
+}
+
+/// What is sent is what the server has named, byte for byte: it may be signed.
+BOOST_AUTO_TEST_CASE(where_a_redirection_leads_is_not_changed) {
+    s3_server::server s;
+    s.put("bucket", "a/b c", "0123456789");
+    std::string const there = "/bucket/a%2fb%20c?z=1+2%2B%2f&sign&a=x;y", host = s.endpoint();
+    for (auto const& [location, target] : std::vector<std::pair<std::string, std::string>>{
+             {host + there, there},
+             {host.substr(5) + there, there},
+             {there + "#part", there},
+             {"a/b%20c?u=http://x+y", "/bucket/a/b%20c?u=http://x+y"},
+             {"../bucket/a/b c", "/bucket/a/b%20c"}}) {
+        s.fail(redirection(location), 0);
+        BOOST_TEST(store_at(s).open("here").size() == 10u, location);
+        BOOST_TEST(s.log().back().what.target == target, location);
+    }
+    for (auto const* const location : {"", "ftp://127.0.0.1/a", "http://user@127.0.0.1/a"}) {
+        s.fail(redirection(location), 0);
+        auto const why = refusal(cairn::errc::io, [&] { (void)store_at(s).open("here"); });
+        BOOST_TEST(why.find("no URL") != why.npos, why);
     }
 }
 

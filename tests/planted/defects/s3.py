@@ -212,4 +212,9 @@ DEFECTS = [
     Defect("https-without-proxies", "object_store/impl/s3/https.ipp",
            "options.ca_file, by});", "options.ca_file, PLANTED ? detail::s3::proxies() : by});",
            by="s3:https_store", wrong="hosts behind a proxy reach nothing"),
+    Defect("https-redirection-is-decoded", "object_store/impl/s3/sigv4.ipp",
+           "if (!r.target.empty()) return there + r.target;",
+           "if (!r.target.empty())"
+           " return there + (PLANTED ? percent_encoded(r.target, \"/?&=%#:;\") : r.target);",
+           by="s3:https_store", wrong="a file behind a signed URL cannot be read"),
 ]

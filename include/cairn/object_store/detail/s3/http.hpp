@@ -90,6 +90,11 @@ private:
     std::vector<handle> idle_{};
 };
 
+/// Directs a request to where a `Location` of its answer leads, which may be relative. Path and
+/// query become the target: they may be signed as they are written.
+/// @return whether that is a URL of HTTP, without a user name; otherwise nothing has changed
+CAIRN_DECL bool redirect(request& r, const std::string& location);
+
 }  // namespace cairn::detail::s3
 
 #ifdef CAIRN_HEADER_ONLY

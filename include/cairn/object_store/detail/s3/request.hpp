@@ -25,12 +25,13 @@ struct origin {
     int port = 0;        ///< 0: the scheme's own.
 };
 
-/// A request as it is signed and sent. Nothing in it is percent-encoded.
+/// A request as it is signed and sent. Nothing in it is percent-encoded but `target`.
 struct request {
     std::string method = "GET";
     origin to{};
     std::string path = "/";       ///< Begins with `/`.
     fields query{};               ///< A name without a value is sent as `name=`.
+    std::string target{};         ///< Not empty: sent as it is, instead of path and query.
     fields headers{};             ///< Without `Host` and `Content-Length`.
     byte_span body{};             ///< Refers to memory of the caller.
     std::span<std::byte> into{};  ///< Where the body of a successful answer goes, if not empty.

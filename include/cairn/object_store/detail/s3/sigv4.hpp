@@ -35,6 +35,9 @@ CAIRN_DECL std::string encoded_path(const request& r);
 /// Returns the query as it is sent: sorted, `name=` for an empty value, without `?`.
 CAIRN_DECL std::string encoded_query(const request& r);
 
+/// Returns what is asked for: scheme, host, path and query, or the target.
+CAIRN_DECL std::string url_of(const request& r);
+
 /// Returns the headers to send: those of the request, and if the credentials are not anonymous
 /// `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` and `authorization`, of which the
 /// request has none. `Host` is signed too, and is not among them. The sender may add others.

@@ -202,9 +202,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
         if (auto const e = ::curl_easy_setopt(c, option, value); e == CURLE_OUT_OF_MEMORY)
             throw std::bad_alloc();
     };
-    auto const query = encoded_query(r);
-    auto const url =
-        r.to.scheme + "://" + host_of(r.to) + encoded_path(r) + (query.empty() ? "" : "?" + query);
+    auto const url = url_of(r);
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_PATH_AS_IS, 1L);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -288,6 +286,49 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     // After a failure, what is left of the answer is on no connection that is kept.
     give_back(std::move(h));
     return std::move(x.result);
+}
+
+/// A URL as libcurl takes it apart.
+class curl_url {
+public:
+    curl_url() : parts_(::curl_url(), ::curl_url_cleanup) {
+        if (!parts_) throw std::bad_alloc();
+    }
+    /// @param text  May be relative to the one before.
+    bool set(const std::string& text) {
+        constexpr unsigned how =
+            CURLU_PATH_AS_IS | CURLU_DISALLOW_USER | CURLU_URLENCODE | CURLU_ALLOW_SPACE;
+        return check(::curl_url_set(parts_.get(), CURLUPART_URL, text.c_str(), how));
+    }
+    /// Empty if it has no such part.
+    std::string get(::CURLUPart part) const {
+        char* text = nullptr;
+        if (!check(::curl_url_get(parts_.get(), part, &text, 0))) return {};
+        std::unique_ptr<char, void (*)(void*)> const owned(text, ::curl_free);
+        return text;
+    }
+
+private:
+    static bool check(::CURLUcode e) {
+        if (e == CURLUE_OUT_OF_MEMORY) throw std::bad_alloc();
+        return e == CURLUE_OK;
+    }
+
+    std::unique_ptr<::CURLU, void (*)(::CURLU*)> parts_;
+};
+
+CAIRN_DECL bool redirect(request& r, const std::string& location) {
+    curl_url u;
+    if (location.empty() || !u.set(url_of(r)) || !u.set(location)) return false;
+    origin to;
+    to.scheme = u.get(CURLUPART_SCHEME);
+    if (to.scheme != "https" && to.scheme != "http") return false;
+    to.host = lower_case(u.get(CURLUPART_HOST));
+    to.port = static_cast<int>(number_in(u.get(CURLUPART_PORT)).value_or(0));
+    auto const query = u.get(CURLUPART_QUERY);
+    r.target = u.get(CURLUPART_PATH) + (query.empty() ? "" : "?" + query);
+    r.to = std::move(to);
+    return true;
 }
 
 }  // namespace cairn::detail::s3

@@ -99,21 +99,11 @@ struct https_store::found {
             auto const status = answer.got.status;
             if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)
                 return answer;
-            auto const to = std::string(answer.got.header("location"));
             if (redirections == most_redirections) throw failed("a redirection that does not end");
-            if (to.starts_with("/") && !to.starts_with("//")) {
-                auto const next =
-                    detail::s3::parse_url(r.to.scheme + "://" + host_of(r.to) + to, described);
-                r.path = next.path;
-                r.query = next.query;
-            } else {
-                auto next = detail::s3::parse_url(to, described);
-                if (!s->may_go_to(next.to))
-                    throw failed("a redirection to " + next.to.scheme + "://" + next.to.host);
-                r.to = std::move(next.to);
-                r.path = std::move(next.path);
-                r.query = std::move(next.query);
-            }
+            if (!detail::s3::redirect(r, std::string(answer.got.header("location"))))
+                throw failed("a redirection to what is no URL of HTTP");
+            if (!s->may_go_to(r.to))
+                throw failed("a redirection to " + r.to.scheme + "://" + r.to.host);
         }
     }
     /// @throws error unless the answer is a range

@@ -122,6 +122,13 @@ CAIRN_DECL std::string encoded_query(const request& r) {
     return out;
 }
 
+CAIRN_DECL std::string url_of(const request& r) {
+    auto const there = r.to.scheme + "://" + host_of(r.to);
+    if (!r.target.empty()) return there + r.target;
+    auto const query = encoded_query(r);
+    return there + encoded_path(r) + (query.empty() ? "" : "?" + query);
+}
+
 CAIRN_DECL fields signed_headers(const request& r, const s3_credentials& credentials,
                                  std::string_view region, std::chrono::system_clock::time_point now,
                                  payload body) {
