@@ -4,11 +4,15 @@
 #include "support/error_codes.hpp"
 #include "support/on_threads.hpp"
 #include "support/s3/server.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/object_store/detail/s3/client.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
 #include <cstddef>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -283,7 +287,37 @@ BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right) {
     }
 }
 
-/// Keys are sent to no other host.
+/// They are those of a file, which somebody else renews.
+BOOST_AUTO_TEST_CASE(credentials_that_have_expired_are_renewed_whatever_region_is_named) {
+    support::scratch files;
+    auto const file = (files.dir / "credentials").string();
+    auto const write = [&](const std::string& token) {
+        s3_server::credentials const c;
+        std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
+                            << "\naws_secret_access_key = " << c.secret_key
+                            << "\naws_session_token = " << token << "\n";
+    };
+    faulty s;
+    auto of = cairn::detail::s3::store_settings::of(options_at(s));
+    of.options.credentials.reset();
+    of.environment = {};
+    of.environment.credentials_file = file;
+    cairn::detail::s3::client requests(of);
+    cairn::detail::s3::call list;
+    list.query = {{"list-type", "2"}};
+    auto expired = faults::answer(400, "ExpiredToken");
+    expired.headers = {{"x-amz-bucket-region", "us-east-1"}};
+    s.change([](auto& o) { o.signed_by->token = "old"; });
+    write("old");
+    BOOST_TEST(requests.send(list).ok());
+    s.change([](auto& o) { o.signed_by->token = "new"; });
+    write("new");
+    s.fail(expired, 0);
+    auto const a = requests.send(list);
+    BOOST_TEST(a.ok(), a.code);
+    BOOST_TEST(s.count() == 3u);
+}
+
 /// All of the first requests are refused, before any answer is known.
 BOOST_AUTO_TEST_CASE(a_clock_and_a_region_are_put_right_by_several_threads) {
     auto o = s3_tests::signed_requests();
@@ -311,6 +345,7 @@ BOOST_AUTO_TEST_CASE(a_completion_without_a_confirmation_is_looked_after) {
     }
 }
 
+/// Keys are sent to no other host.
 BOOST_AUTO_TEST_CASE(a_redirection_to_another_host_is_an_error) {
     faulty s, other;
     auto store = s.store();

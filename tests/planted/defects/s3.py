@@ -217,4 +217,8 @@ DEFECTS = [
            "if (!r.target.empty())"
            " return there + (PLANTED ? percent_encoded(r.target, \"/?&=%#:;\") : r.target);",
            by="s3:https_store", wrong="a file behind a signed URL cannot be read"),
+    Defect("s3-region-before-expiry", "object_store/impl/s3/client.ipp",
+           "if (is_about_expiry(a.code))", "if (is_about_expiry(a.code) && !(PLANTED && a.is(400)"
+           " && !a.region.empty()))",
+           by="s3:s3_faults", wrong="a save ends when its credentials are renewed"),
 ]

@@ -240,11 +240,12 @@ CAIRN_DECL bool client::follow(const answer& a, trying& t) {
 
 /// Whether what made it fail is put right.
 CAIRN_DECL bool client::put_right(trying& t, const answer& a) {
-    if (a.is(301) || a.is(302) || a.is(307) || a.is(308) || (a.is(400) && !a.region.empty()))
-        return follow(a, t);
     if (a.is(403) && !std::exchange(t.clock_set, true) && set_clock(a)) return true;
-    return is_about_expiry(a.code) && !std::exchange(t.renewed, true) &&
-           *credentials_.renew(*t.keys) != *t.keys;
+    // An answer to credentials that have expired may name the bucket's region, too.
+    if (is_about_expiry(a.code))
+        return !std::exchange(t.renewed, true) && *credentials_.renew(*t.keys) != *t.keys;
+    bool const moved = a.is(301) || a.is(302) || a.is(307) || a.is(308);
+    return (moved || (a.is(400) && !a.region.empty())) && follow(a, t);
 }
 
 inline bool is_transient(const answer& a) {
