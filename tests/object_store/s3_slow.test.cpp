@@ -8,6 +8,7 @@
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
 #include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/https.hpp>
 #include <cairn/save.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -114,6 +115,23 @@ BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
     auto store = cairn::s3_store(options_at(s));
     s.fail_each(faults::slow_down());
     stopped([&] { (void)store.list(); }, [&] { s.await(kind::list_objects, 2); });
+}
+
+/// What hangs, and what pauses for as long as the server says.
+BOOST_AUTO_TEST_CASE(a_read_from_a_web_server_ends_when_it_is_cancelled) {
+    auto busy = faults::answer(429, "TooManyRequests");
+    busy.headers = {{"Retry-After", "900"}};
+    for (auto const& f : {faults::stall(std::chrono::minutes(5)), busy})
+        BOOST_TEST_CONTEXT(f.name()) {
+            watched_server s;
+            cairn::https_options o;
+            o.stall_timeout = std::chrono::minutes(5);
+            o.retry_for = std::chrono::minutes(30);
+            cairn::https_store const store(s.endpoint() + "/" + bucket, o);
+            s.fail_each(f);
+            stopped([&] { (void)store.open("o"); }, [&] { s.await(kind::get_object); });
+            BOOST_TEST(s.count() == 1u);
+        }
 }
 
 /// Parts are sent by other threads. What was begun is removed, although nobody waits.

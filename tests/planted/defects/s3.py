@@ -221,4 +221,10 @@ DEFECTS = [
            "if (is_about_expiry(a.code))", "if (is_about_expiry(a.code) && !(PLANTED && a.is(400)"
            " && !a.region.empty()))",
            by="s3:s3_faults", wrong="a save ends when its credentials are renewed"),
+    Defect("https-cancelled-is-a-failure", "object_store/impl/s3/https.ipp",
+           "if (r.stopped ||", "if ((r.stopped && !PLANTED) ||",
+           by="s3:s3_slow", wrong="a load that is cancelled is reported as broken"),
+    Defect("s3-pauses-ignore-cancellation", "object_store/detail/s3/retries.hpp",
+           "if (is_stopped()) return false;", "if (!PLANTED && is_stopped()) return false;",
+           by="s3:s3_slow", wrong="who cancels waits as long as a server wants"),
 ]

@@ -5,6 +5,8 @@
 
 #include "http.hpp"
 
+#include <cairn/object_store/detail/s3/text.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,24 +18,24 @@ namespace cairn::detail::s3 {
 class retries {
 public:
     /// The pauses have passed when `next` returns.
-    struct clock {
-        using duration = std::chrono::nanoseconds;
-        using time_point = std::chrono::time_point<std::chrono::steady_clock, duration>;
-        static time_point now() { return time_point::max(); }
-    };
+    using clock = std::chrono::steady_clock;
 
     explicit retries(std::chrono::milliseconds patience) : patience_(patience) {}
-    std::optional<clock::time_point> next(std::chrono::seconds asked = {}) {
+    std::optional<clock::time_point> next(const response& last = {}) {
         auto& c = *simulation::last_sender;
         auto const now = c.world.now(c.process);
         if (!std::exchange(begun_, true)) until_ = now + patience_;
         auto const pause = std::chrono::milliseconds(
                                c.world.below(static_cast<std::uint64_t>(most_.count()) + 1)) +
-                           asked;
+                           std::chrono::seconds(number_in(last.header("retry-after")).value_or(0));
         most_ = std::min(2 * most_, std::chrono::milliseconds(5000));
         if (now + pause >= until_) return {};
         c.pass(pause);
         return clock::time_point::min();
+    }
+    template <class Stopped>
+    static bool sleep_until(clock::time_point, Stopped&&) {
+        return true;
     }
 
 private:

@@ -3,12 +3,15 @@
 #define CAIRN_OBJECT_STORE_DETAIL_S3_RETRIES_HPP
 
 #include <cairn/detail/cxx20.hpp>
+#include <cairn/object_store/detail/s3/request.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <thread>
 
 namespace cairn::detail::s3 {
 
@@ -21,9 +24,11 @@ public:
     explicit retries(std::chrono::milliseconds patience) noexcept : patience_(patience) {}
 
     /// Called after each failure.
-    /// @param asked  For so much more the server wants to be left alone.
+    /// @param last  Its answer may say for how much longer the server wants to be left alone.
     /// @return when to send it again; nothing if it is not worth it any more
-    std::optional<clock::time_point> next(std::chrono::seconds asked = {}) {
+    std::optional<clock::time_point> next(const response& last = {}) {
+        auto const said = number_in(last.header("retry-after")).value_or(0);
+        std::chrono::seconds const asked(said < 1000 ? said : 0);
         if (!dice_) dice_.emplace(std::random_device{}());
         auto const now = clock::now();
         if (!until_) until_ = now + patience_;
@@ -32,6 +37,18 @@ public:
         auto const then = now + std::chrono::milliseconds(pause) + asked;
         if (then >= *until_) return {};
         return then;
+    }
+
+    /// Sleeps until then, in pieces.
+    /// @return false: `is_stopped` returned true before
+    template <class Stopped>
+    static bool sleep_until(clock::time_point then, Stopped&& is_stopped) {
+        constexpr std::chrono::milliseconds piece{20};
+        for (auto now = clock::now(); now < then; now = clock::now()) {
+            if (is_stopped()) return false;
+            std::this_thread::sleep_for(std::min<clock::duration>(then - now, piece));
+        }
+        return true;
     }
 
 private:

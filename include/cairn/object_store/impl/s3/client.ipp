@@ -22,7 +22,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace cairn::detail::s3 {
@@ -281,16 +280,12 @@ CAIRN_DECL answer client::send(const call& c) {
         }
         if (!is_transient(a)) return a;
         if (c.once_in_doubt && a.in_doubt) return a;
-        auto const asked = number_in(a.got.header("retry-after")).value_or(0);
-        auto const again = patience.next(std::chrono::seconds(asked < 1000 ? asked : 0));
+        auto const again = patience.next(a.got);
         if (!again) return a;
         ++retries_;
-        // In pieces: whoever destroys an upload waits for this.
-        while (retries::clock::now() < *again) {
-            if ((a.stopped = is_stopped(c))) return a;
-            std::this_thread::sleep_for(std::min<retries::clock::duration>(
-                *again - retries::clock::now(), std::chrono::milliseconds(20)));
-        }
+        // Whoever destroys an upload waits for this.
+        a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
+        if (a.stopped) return a;
     }
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/object_store/https.hpp>
 
 #include <cairn/detail/fits_in.hpp>
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/one_per_process.hpp>
@@ -16,7 +17,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <thread>
 #include <utility>
 
 namespace cairn {
@@ -76,12 +76,13 @@ struct https_store::found {
             auto r = follow(first, last, into);
             bool const may_pass =
                 r.got.status == 0 ? !r.hopeless : r.got.status == 429 || r.got.status >= 500;
-            auto const again = may_pass ? patience.next() : std::nullopt;
-            if (!again) {
-                if (r.got.status == 0) throw failed("no answer: " + r.failure);
-                return std::move(r.got);
-            }
-            std::this_thread::sleep_until(*again);
+            auto const again = may_pass ? patience.next(r.got) : std::nullopt;
+            if (r.stopped || (again && !detail::s3::retries::sleep_until(
+                                           *again, detail::heeded_stop::is_requested)))
+                throw error(errc::cancelled, {.file = described});
+            if (again) continue;
+            if (r.got.status == 0) throw failed("no answer: " + r.failure);
+            return std::move(r.got);
         }
     }
     state::result follow(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
