@@ -25,6 +25,7 @@ using cairn::errc;
 using s3_server::effect;
 using s3_server::kind;
 using s3_tests::bucket;
+using s3_tests::get;
 using s3_tests::options_at;
 using s3_tests::pattern;
 using s3_tests::put;
@@ -54,9 +55,40 @@ BOOST_AUTO_TEST_CASE(an_upload_that_was_begun_twice_is_ended_once_it_is_known) {
     doubtful s;
     auto store = s.store();
     s.fail(faults::reset(effect::done), kind::create_upload, 0);
-    put(store, "o", pattern(part + 1));
+    put(store, "o." + std::string(32, 'a'), pattern(part + 1));
     BOOST_TEST(s.count(kind::create_upload) == 2u);
     BOOST_TEST(s.uploads(bucket).empty());
+}
+
+/// To a name without an id: which of them is another job's is not known.
+BOOST_AUTO_TEST_CASE(an_upload_of_another_job_is_not_ended_with_ones_own_that_was_lost) {
+    doubtful s;
+    auto mine = s.store(), others = s.store();
+    auto h = others.create("model.safetensors", part + 1);
+    h.write(0, pattern(part + 1, 1));
+    s.fail(faults::reset(effect::done), kind::create_upload, 0);
+    auto const lost = mine.create("model.safetensors", part + 1);
+    BOOST_TEST(s.uploads(bucket).size() == 3u);
+    h.finish(true);
+    BOOST_TEST((get(others, "model.safetensors") == pattern(part + 1, 1)));
+}
+
+/// Of the same size, under the same name.
+BOOST_AUTO_TEST_CASE(an_object_of_another_job_is_not_taken_for_ones_own) {
+    for (auto const& f :
+         {faults::answer(404, "NoSuchUpload"), faults::internal_error(effect::none)})
+        BOOST_TEST_CONTEXT(f.name()) {
+            doubtful s;
+            auto mine = s.impatient(), others = s.store();
+            {
+                auto h = mine.create("model.safetensors", part + 1);
+                h.write(0, pattern(part + 1));
+                put(others, "model.safetensors", pattern(part + 1, 1));
+                s.fail_each(f, [](auto const& r) { return r.what() == kind::complete_upload; });
+                BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is(errc::io));
+            }
+            BOOST_TEST(s.uploads(bucket).empty());
+        }
 }
 
 BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_object) {

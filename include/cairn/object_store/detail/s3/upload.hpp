@@ -71,7 +71,7 @@ private:
     client& client_;
     upload_pool& pool_;
     upload_pool::user user_;
-    std::string key_, what_, id_{};
+    std::string key_, what_, id_{}, mark_{};
     std::uint64_t size_, part_size_;
     std::atomic<bool> stop_{false};
     std::mutex m_{};  ///< Protects the following.

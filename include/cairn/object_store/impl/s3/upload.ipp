@@ -5,6 +5,7 @@
 #include <cairn/object_store/detail/s3/upload.hpp>
 
 #include <cairn/detail/heeded_stop.hpp>
+#include <cairn/detail/identity.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/checksum.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
@@ -15,9 +16,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace cairn::detail::s3 {
+
+/// Of an object, in its metadata: the upload that it is of. Several may have its size.
+inline constexpr const char* mark_header = "x-amz-meta-cairn-upload";
+
+/// Whether a key has an id in its name, so that no other job writes to it.
+inline bool has_id(std::string_view key) {
+    std::size_t digits = 0;
+    for (auto const c : key.substr(key.rfind('/') + 1)) {
+        if (!is_digit(c) && (c < 'a' || c > 'f'))
+            digits = 0;
+        else if (++digits == 32)
+            return true;
+    }
+    return false;
+}
 
 CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
     : client_(c), pool_(pool), user_(pool), key_(std::move(key)), what_(c.options().describe(key_)),
@@ -25,9 +42,10 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
       parts_(static_cast<std::size_t>(size == 0 ? 1 : (size - 1) / part_size_ + 1)) {
     cancelled_.emplace(heeded_stop::current(), on_cancel{*this});
     if (parts_.size() == 1) return;
+    mark_ = new_save_id();
     auto begin = about("POST");
     begin.query = {{"uploads", ""}};
-    begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}};
+    begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}, {mark_header, mark_}};
     begin.creates = true;
     auto const since = client_.now();
     auto const a = client_.expect(begin);
@@ -37,7 +55,8 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
         throw error(errc::corrupt, {.file = what_,
                                     .expected = "an answer that names the upload",
                                     .found = "one that does not"});
-    if (a.in_doubt) end_others(since);
+    // Those to a key that others use, too, may be theirs.
+    if (a.in_doubt && has_id(key_)) end_others(since);
 }
 
 /// A try whose answer was lost may have begun an upload that nobody knows.
@@ -288,10 +307,10 @@ CAIRN_DECL void upload::complete() {
     throw client_.failure(c, a);
 }
 
-/// Whether there is an object of this name and size.
+/// Whether there is the object of this upload.
 CAIRN_DECL bool upload::is_there() {
     auto const a = client_.send(about("HEAD"));
-    return a.ok() && a.got.header("content-length") == std::to_string(size_);
+    return a.ok() && a.got.header(mark_header) == mark_;
 }
 
 /// @return whether the server has confirmed it
