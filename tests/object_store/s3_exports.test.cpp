@@ -71,6 +71,19 @@ bool stands(cairn::s3_store at, const std::string& id, float v) {
     }
     return good;
 }
+/// The record of an export that is written by a process on this host, or on another one.
+void leave_intent(const cairn::s3_store& at, const std::string& file, bool on_this_host) {
+    cairn::detail::save_intent i;
+    i.save_id = cairn::detail::new_save_id();
+    i.began = cairn::detail::save_intent::now();
+    i.owner = cairn::detail::record_owner::this_one();
+    i.owner.process.pid = 0x7ffffff0;
+    i.owner.process.run += "x";
+    if (!on_this_host) i.owner.process.boot += "x";
+    i.owner.job = {};
+    i.names = {file};
+    at.at("." + file + ".saving").publish(".saving." + i.save_id, i.encode(), std::nullopt);
+}
 std::set<std::string> names_in(cairn::s3_store at) {
     std::set<std::string> out;
     for (auto const& info : at.list()) out.insert(info.name);
@@ -120,18 +133,42 @@ BOOST_AUTO_TEST_CASE(the_next_export_ends_the_upload_of_a_killed_one) {
     s3_tests::bucket_server const server;
     auto killed = server.store(), at = server.store(), afterwards = server.store();
     auto const upload = killed.create("x.safetensors", 20'000'000);
-    cairn::detail::save_intent i;
-    i.save_id = cairn::detail::new_save_id();
-    i.owner = cairn::detail::record_owner::this_one();
-    i.owner.process.pid = 0x7ffffff0;
-    i.owner.process.run += "x";
-    i.owner.job = {};
-    i.names = {"x.safetensors"};
-    killed.at(".x.safetensors.saving").publish(".saving." + i.save_id, i.encode(), std::nullopt);
+    leave_intent(killed, "x.safetensors", true);
     export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); });
     BOOST_TEST(stands(at, "x.safetensors", 1));
     afterwards.remove("x.safetensors");  // the object: it knows of no upload
     BOOST_TEST(names_in(afterwards).empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_upload_of_another_job_is_not_ended_with_that_of_a_killed_one) {
+    s3_tests::bucket_server server;
+    auto others = server.store(), at = server.store();
+    auto const killed = others.create("x.safetensors", 20'000'000);
+    leave_intent(others, "x.safetensors", true);
+    leave_intent(others, "x.safetensors", false);
+    export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); });
+    BOOST_TEST(server.uploads(s3_tests::bucket).size() == 1u);
+    BOOST_TEST(names_in(at.at(".x.safetensors.saving")).size() == 2u);
+}
+
+/// It was completed after it was looked for.
+BOOST_AUTO_TEST_CASE(the_file_of_another_job_stays_when_the_upload_of_a_killed_one_is_ended) {
+    s3_tests::bucket_server server;
+    auto others = server.store();
+    auto const at = server.store();
+    auto const killed = others.create("x.safetensors", 20'000'000);
+    leave_intent(others, "x.safetensors", true);
+    auto completed = s3_server::faults::internal_error(s3_server::effect::done);
+    completed.then = [](s3_server::world& w) {
+        auto& objects = w.buckets[s3_tests::bucket].objects;
+        auto o = objects.begin()->second;
+        objects.insert_or_assign("x.safetensors", std::move(o));
+    };
+    server.fail(completed, s3_server::kind::abort_upload, 0);
+    BOOST_CHECK_THROW(export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); }),
+                      cairn::error);
+    BOOST_TEST(server.fault_happened());
+    BOOST_TEST(server.content(s3_tests::bucket, "x.safetensors").has_value());
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_are_uploaded) {

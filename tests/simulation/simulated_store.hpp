@@ -245,6 +245,9 @@ public:
     void remove_trials() {
         if (auto b = bucket()) in_bucket(*c_, "trials of " + prefix_, [&] { b->remove_trials(); });
     }
+    void end_uploads(std::string_view n) {
+        if (auto b = bucket()) in_bucket(*c_, "uploads of " + full(n), [&] { b->end_uploads(n); });
+    }
     void sync() {
         if (c_->kind == store_kind::bucket) return;
         c_->call("sync of " + prefix_, [&] { c_->server.sync(); });

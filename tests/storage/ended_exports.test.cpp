@@ -50,7 +50,10 @@ BOOST_AUTO_TEST_CASE(the_next_export_removes_what_a_killed_one_has_left) {
         intent.save_id = cairn::detail::new_save_id();
         intent.owner = an_ended_process();
         auto const orphan = "model-00001-of-00002." + intent.save_id + ".safetensors";
-        intent.names = {orphan, "config.json", *old.begin(), "../other"};
+        intent.names = {orphan};
+        // What one that runs may be writing, too, is left to a later export.
+        if (!committed)
+            intent.names.insert(intent.names.end(), {"config.json", *old.begin(), "../other"});
         auto place = base.at("m");
         place.publish(orphan, {}, std::nullopt);
         place.publish("config.json", {}, std::nullopt);

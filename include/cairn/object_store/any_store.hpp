@@ -58,6 +58,7 @@ class any_store {
         virtual std::string place_id(const std::string& id) const = 0;
         virtual void remove_place(const std::string& id) = 0;
         virtual void remove_trials() = 0;
+        virtual void end_uploads(std::string_view) = 0;
         virtual std::shared_ptr<store_interface> without_sync() const = 0;
         virtual std::vector<std::string> take_warnings() = 0;
         virtual std::size_t requests_in_flight() const = 0;
@@ -170,6 +171,7 @@ class any_store {
             if constexpr (BrowsableStore<Store>) s_.remove_place(id);
         }
         void remove_trials() override { detail::remove_trials(s_); }
+        void end_uploads(std::string_view name) override { detail::end_uploads(s_, name); }
         std::shared_ptr<store_interface> without_sync() const override {
             if constexpr (UnsyncedStore<Store>)
                 return std::make_shared<store_of>(s_.without_sync());
@@ -316,6 +318,7 @@ public:
     std::string place_id(const std::string& id) const { return s_->place_id(id); }
     void remove_place(const std::string& id) { s_->remove_place(id); }
     void remove_trials() { s_->remove_trials(); }
+    void end_uploads(std::string_view name) { s_->end_uploads(name); }
     /// Whether the store is a SharedWriteStore; if not, the next function throws errc::unsupported.
     bool shares_writes() const { return s_->shares_writes(); }
     writer reopen(std::string_view name) { return writer(s_->reopen(name)); }

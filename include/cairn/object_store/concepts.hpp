@@ -86,6 +86,8 @@ struct object_info {
 ///   that nobody makes again. For others there is an optional member, `s.remove(name, tag)`, which
 ///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 ///   @ref errc::outcome_unknown says that the object may be removed even after the call.
+///   Where an object exists only once it is finished, an optional `s.end_uploads(name)` ends what
+///   killed processes have begun to write, and leaves an object of that name.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -262,6 +264,12 @@ void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_vie
 template <ObjectStore Store>
 void remove_trials([[maybe_unused]] Store& s) {
     if constexpr (requires { s.remove_trials(); }) s.remove_trials();
+}
+
+/// Ends what is being written under a name, in a store that can. An object of that name stays.
+template <ObjectStore Store>
+void end_uploads([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view name) {
+    if constexpr (requires { s.end_uploads(name); }) s.end_uploads(name);
 }
 
 /// Removes an object under a name that others may use again, of which this version was seen just

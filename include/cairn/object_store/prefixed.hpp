@@ -179,6 +179,7 @@ public:
     void remove(std::string_view name, const object_tag& version) {
         detail::remove_version(*base_, full(name), version);
     }
+    void end_uploads(std::string_view name) { detail::end_uploads(*base_, full(name)); }
     void sync() { base_->sync(); }
     std::string describe(std::string_view name) { return base_->describe(full(name)); }
 

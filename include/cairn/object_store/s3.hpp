@@ -125,6 +125,8 @@ public:
     void remove(std::string_view name);
     /// If the answer is lost, looks whether this version is there before it removes what is there.
     void remove(std::string_view name, const object_tag& version);
+    /// Ends the uploads of this name that this store has begun, or has listed.
+    void end_uploads(std::string_view name);
     void sync() {}
     /// `s3://bucket/prefix/name`
     std::string describe(std::string_view name) const;

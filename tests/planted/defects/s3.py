@@ -236,4 +236,12 @@ DEFECTS = [
            "return a.ok() && a.got.header(mark_header) == mark_;",
            "return a.ok() && (PLANTED || a.got.header(mark_header) == mark_);",
            by="s3:s3_doubt", wrong="an export is reported that is another job's"),
+    Defect("s3-uploads-of-running-exports-ended", "storage/detail/prefix_place.hpp",
+           "if (!none_runs && !all_own) return;", "if (!none_runs && !all_own && !PLANTED) return;",
+           by="s3:s3_exports", wrong="an export ends that of another job"),
+    Defect("s3-file-removed-with-an-upload", "storage/detail/prefix_place.hpp",
+           "if (is_object_name(name)) fresh_.end_uploads(name);",
+           "if (is_object_name(name))"
+           " PLANTED ? fresh_.remove(name) : fresh_.end_uploads(name);",
+           by="s3:s3_exports", wrong="an export removes the file of another job"),
 ]

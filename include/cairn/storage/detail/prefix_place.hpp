@@ -251,29 +251,48 @@ private:
         attempt([&] {
             auto const there = intents_.list();
             auto const now = modification_times(there).of(own_.name());
-            // A bucket's `remove` ends those uploads that were listed.
+            // A bucket ends those uploads that were listed.
             std::vector<object_info> files;
             std::optional<modification_times> times;
+            std::vector<found_intent> ended;
             for (auto const& info : there) {
                 if (!is_intent_name(info.name) || info.name == own_.name()) continue;
                 if (activity != nullptr) activity->advance();
                 attempt([&] {
                     auto found = read_intent(intents_, info);
                     if (!found || found->newer) return;
-                    auto sides = target_.in.at(beside() + "/" + found->save_id);
                     auto last = info.modified;
-                    for (auto const& s : sides.list()) last = std::max(last, s.modified);
+                    for (auto const& s : sides_of(*found).list()) last = std::max(last, s.modified);
                     if (!times) times.emplace(files = fresh_.list());
                     for (auto const& n : found->what.names) last = std::max(last, times->of(n));
                     found->expired = !found->own_process && is_expired(last, now);
-                    // Its owner, if that runs nevertheless, then commits nothing.
-                    if (found->over() && adopt(intents_, *found)) remove_left(*found, sides);
+                    if (found->over()) ended.push_back(std::move(*found));
                 });
             }
+            if (ended.empty()) return;
+            // Looked for after the uploads: each is of an export whose intent was there before it.
+            bool const none_runs = std::ranges::all_of(intents_.list(), [&](auto const& info) {
+                return !is_intent_name(info.name) || info.name == own_.name() ||
+                       std::ranges::any_of(ended, [&](auto& e) { return e.name == info.name; });
+            });
+            for (auto& of : ended)
+                attempt([&] {
+                    bool const all_own = std::ranges::all_of(
+                        of.what.names, [&](auto& name) { return is_own(of, name); });
+                    if (!none_runs && !all_own) return;
+                    // Its owner, if that runs nevertheless, then commits nothing.
+                    if (adopt(intents_, of)) remove_left(of);
+                });
         });
     }
-    /// Only what has the save id in its name is certainly its own.
-    void remove_left(const found_intent& of, any_store& sides) {
+    any_store sides_of(const found_intent& of) const {
+        return target_.in.at(beside() + "/" + of.save_id);
+    }
+    /// Whether a name is certainly of one export's file: it has the save id.
+    static bool is_own(const found_intent& of, const std::string& name) {
+        return is_object_name(name) && name.find(of.save_id) != name.npos;
+    }
+    void remove_left(const found_intent& of) {
         std::set<std::string> named;
         if (!is_file_ && exists(fresh_, format_.index)) {
             named = format_.named_files(fresh_);
@@ -282,11 +301,14 @@ private:
                 if (is_weight(name) && named.count(name) == 0) fresh_.remove(name);
         }
         for (auto const& name : of.what.names) {
-            bool const own = is_object_name(name) && name.find(of.save_id) != name.npos;
-            // An upload that was not completed: there is no object.
-            bool const unfinished = is_object_name(name) && !own && !exists(fresh_, name);
-            if ((own && named.count(name) == 0) || unfinished) fresh_.remove(name);
+            if (!is_own(of, name)) {
+                // An object of that name may be of any export.
+                if (is_object_name(name)) fresh_.end_uploads(name);
+            } else if (named.count(name) == 0) {
+                fresh_.remove(name);
+            }
         }
+        auto sides = sides_of(of);
         remove_all(sides);
         intents_.remove(of.name);
     }

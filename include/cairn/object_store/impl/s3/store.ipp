@@ -323,6 +323,10 @@ CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& versio
     detail::s3::remove_version(s_->here().requests, key, version);
 }
 
+CAIRN_DECL void s3_store::end_uploads(std::string_view name) {
+    impl::end_uploads(*this, impl::key(*this, name));
+}
+
 CAIRN_DECL void s3_store::remove_trials() {
     constexpr std::chrono::hours long_ago{1};
     auto& here = s_->here();
