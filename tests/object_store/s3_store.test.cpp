@@ -291,4 +291,25 @@ BOOST_AUTO_TEST_CASE(a_forked_child_uses_the_store_and_leaves_its_parents_upload
     BOOST_TEST((get(s, "c") == pattern(2 * part)));
 }
 
+/// Removing them would take a request for each of them.
+BOOST_AUTO_TEST_CASE(uploads_that_have_ended_are_forgotten) {
+    s3_tests::bucket_server s;
+    auto store = s.store(), others = s.store();
+    {
+        auto const begun = others.create("o", 20'000'000);
+        BOOST_TEST(store.list().size() == 1u);
+    }
+    BOOST_TEST(store.list().empty());
+    auto const ended = s.count(s3_server::kind::abort_upload);
+    store.remove("o");
+    BOOST_TEST(s.count(s3_server::kind::abort_upload) == ended);
+    // A listing that is too old to show it.
+    s.fail(s3_server::faults::old_listing(2), s3_server::kind::list_uploads, 0);
+    auto const begun = store.create("o", 20'000'000);
+    BOOST_TEST(store.list().empty());
+    BOOST_TEST(s.fault_happened());
+    store.remove("o");
+    BOOST_TEST(s.uploads(s3_tests::bucket).empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -244,4 +244,11 @@ DEFECTS = [
            "if (is_object_name(name))"
            " PLANTED ? fresh_.remove(name) : fresh_.end_uploads(name);",
            by="s3:s3_exports", wrong="an export removes the file of another job"),
+    Defect("s3-ended-uploads-kept", STORE,
+           "for (auto const& id : ids) here.forget(key, id);",
+           "for (auto const& id : ids) if (!PLANTED) here.forget(key, id);",
+           by="s3:s3_store", wrong="a trainer remembers each upload of all ranks for ever"),
+    Defect("s3-own-uploads-forgotten", STORE,
+           "&& here.begun.count(key) == 0)", "&& (PLANTED || here.begun.count(key) == 0))",
+           by="s3:s3_store", wrong="an upload stays when its object is removed meanwhile"),
 ]

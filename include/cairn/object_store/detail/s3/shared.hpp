@@ -32,6 +32,13 @@ struct local {
         std::lock_guard const lock(m);
         if (told.insert(what).second) fresh.push_back(std::move(what));
     }
+    /// With `m` locked: an upload has ended.
+    void forget(const std::string& key, const std::string& id) {
+        auto const all = uploads.find(key);
+        if (all == uploads.end()) return;
+        all->second.erase(id);
+        if (all->second.empty()) uploads.erase(all);
+    }
 
     home_process home{};
     client requests;
@@ -40,7 +47,7 @@ struct local {
     /// Keys of objects that are being written, with the number of each one's handle.
     std::map<std::string, std::uint64_t> begun{};
     std::uint64_t handles = 0;
-    /// The uploads of each key: of this process, and those that a listing has shown.
+    /// The uploads of each key: of this process, and those that the last listing has shown.
     std::map<std::string, std::set<std::string>> uploads{};
     /// Keys for which an upload may have been begun that no answer has named.
     std::set<std::string> in_doubt{};

@@ -32,10 +32,7 @@ CAIRN_DECL begun_key::~begun_key() {
     std::lock_guard const lock(local_.m);
     auto const it = local_.begun.find(key_);
     if (it != local_.begun.end() && it->second == number_) local_.begun.erase(it);
-    auto const all = local_.uploads.find(key_);
-    if (upload_.empty() || all == local_.uploads.end()) return;
-    all->second.erase(upload_);
-    if (all->second.empty()) local_.uploads.erase(all);
+    local_.forget(key_, upload_);
 }
 
 CAIRN_DECL bool begun_key::is_there() const {

@@ -63,9 +63,17 @@ struct s3_store::impl {
     /// The uploads below a place; none, with a warning, if this key may not list them.
     static std::vector<detail::s3::listed_upload> uploads(const s3_store& at) {
         auto& here = at.s_->here();
+        auto const before = [&] {
+            std::lock_guard const lock(here.m);
+            return here.uploads;
+        }();
         try {
             auto all = detail::s3::list_uploads(here.requests, at.prefix_);
             std::lock_guard const lock(here.m);
+            // Those that are not listed any more have ended; what is being written here has not.
+            for (auto const& [key, ids] : before)
+                if (key.starts_with(at.prefix_) && here.begun.count(key) == 0)
+                    for (auto const& id : ids) here.forget(key, id);
             for (auto const& u : all) here.uploads[u.key].insert(u.id);
             return all;
         } catch (const error& e) {
@@ -305,10 +313,7 @@ CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::strin
     for (auto const& id : uploads) {
         end_upload(at, key, id);
         std::lock_guard const lock(here.m);
-        if (auto const it = here.uploads.find(key); it != here.uploads.end()) {
-            it->second.erase(id);
-            if (it->second.empty()) here.uploads.erase(it);
-        }
+        here.forget(key, id);
     }
 }
 
