@@ -152,16 +152,21 @@ BOOST_AUTO_TEST_CASE(what_has_two_names_is_decoded_once) {
 
 namespace {
 
-/// 36 MB in one item of the checkpoint `c`.
+/// 36 MB in one item of the checkpoint `c`, which an index describes, or a pickle alone.
 struct large_state {
     std::vector<float> w = std::vector<float>(9'000'000);
-    cairn::memory_store store;
+    crafted by_cairn{}, by_torch{};
+    cairn::storage_location at{};  ///< Of the item.
 
     large_state() {
         std::minstd_rand random;
         for (auto& x : w) x = static_cast<float>(random() % 1000);
+        cairn::memory_store store;
         (void)cairn::save(cairn::state_dict{{"w", view_of(w)}}, "c",
                           cairn::torch_writer(store, at_level(1)));
+        by_torch = by_cairn = crafted(store, "c");
+        at = by_cairn.metadata().tensor("w")->chunks.location(0);
+        by_torch.set_pickle(by_cairn.metadata());
     }
     static cairn::tensor_view view_of(std::vector<float>& v) {
         return {cairn::dtype::f32, {3000, 3000}, v.data()};
@@ -179,13 +184,9 @@ struct large_state {
 
 BOOST_AUTO_TEST_CASE(large_ones_are_decoded_as_they_are_read) {
     large_state const all;
-    auto by_cairn = crafted(all.store, "c");
-    auto const at = by_cairn.metadata().tensor("w")->chunks.location(0);
-    auto by_torch = by_cairn;
-    by_torch.set_pickle(by_cairn.metadata());
-    for (auto* const c : {&by_cairn, &by_torch}) {
+    for (auto const* const c : {&all.by_cairn, &all.by_torch}) {
         // Where no index says where the elements are, it is decoded once more.
-        int const passes = c == &by_cairn ? 1 : 2;
+        int const passes = c == &all.by_cairn ? 1 : 2;
         auto memory = c->store("c");
         std::vector<float> found(all.w.size());
         {
@@ -196,7 +197,8 @@ BOOST_AUTO_TEST_CASE(large_ones_are_decoded_as_they_are_read) {
         BOOST_TEST((found == all.w));
         support::counting_store store(memory);
         (void)cairn::load(cairn::state_dict{{"w", all.view_of(found)}}, "c", store);
-        BOOST_TEST((store.reads(at.file, at.offset, at.length) == std::pair(passes, passes)));
+        BOOST_TEST(
+            (store.reads(all.at.file, all.at.offset, all.at.length) == std::pair(passes, passes)));
         {
             auto const place = c->store("c").at("c");
             support::allocations const count;
@@ -218,13 +220,9 @@ BOOST_AUTO_TEST_CASE(large_ones_are_decoded_as_they_are_read) {
 
 BOOST_AUTO_TEST_CASE(conversions_decode_large_ones_once_for_all_pieces) {
     large_state const all;
-    auto by_cairn = crafted(all.store, "c");
-    auto const at = by_cairn.metadata().tensor("w")->chunks.location(0);
-    auto by_torch = by_cairn;
-    by_torch.set_pickle(by_cairn.metadata());
     support::scratch s;
-    for (auto* const c : {&by_cairn, &by_torch}) {
-        int const passes = c == &by_cairn ? 1 : 2;
+    for (auto const* const c : {&all.by_cairn, &all.by_torch}) {
+        int const passes = c == &all.by_cairn ? 1 : 2;
         auto memory = c->store("c");
         auto const to = (s.dir / "to").string();
         {
@@ -234,7 +232,8 @@ BOOST_AUTO_TEST_CASE(conversions_decode_large_ones_once_for_all_pieces) {
         }
         support::counting_store store(memory);
         (void)cairn::convert(cairn::convert_source(store, "c"), to);
-        BOOST_TEST((store.reads(at.file, at.offset, at.length) == std::pair(passes, passes)));
+        BOOST_TEST(
+            (store.reads(all.at.file, all.at.offset, all.at.length) == std::pair(passes, passes)));
         BOOST_TEST((large_state::loaded(to) == all.w));
         // Ranks that have parts of it.
         auto const parts = (s.dir / "parts").string();
@@ -247,9 +246,7 @@ BOOST_AUTO_TEST_CASE(conversions_decode_large_ones_once_for_all_pieces) {
 
 BOOST_AUTO_TEST_CASE(large_ones_that_are_damaged_are_refused) {
     large_state const all;
-    crafted const c(all.store, "c");
-    auto const m = c.metadata();
-    auto const at = m.tensor("w")->chunks.location(0);
+    auto const& at = all.at;
     // Though the elements are delivered before that is known.
     auto const is_refused = [&](const crafted& bad, auto const& what) {
         BOOST_TEST_CONTEXT(what) {
@@ -262,19 +259,16 @@ BOOST_AUTO_TEST_CASE(large_ones_that_are_damaged_are_refused) {
                               cairn::error);
         }
     };
-    for (bool const torch : {false, true}) {
-        auto whole = c;
-        if (torch) whole.set_pickle(m);
+    for (auto const* const whole : {&all.by_cairn, &all.by_torch})
         for (auto const byte : {at.offset, at.offset + at.length / 2, at.offset + at.length - 1}) {
-            auto bad = whole;
+            auto bad = *whole;
             bad.files[at.file][static_cast<std::size_t>(byte)] ^= std::byte{1};
             is_refused(bad, byte);
         }
-    }
     // Items that are shorter or longer than the frame.
     for (auto const change : {-1, -1000, 1}) {
-        auto bad = c;
-        auto now = m;
+        auto bad = all.by_cairn;
+        auto now = bad.metadata();
         std::get<cairn::tensor_metadata>(now.entries.find("w")->second)
             .chunks.edit(0, [&](cairn::chunk& x) {
                 x.at.length += static_cast<std::uint64_t>(static_cast<std::int64_t>(change));

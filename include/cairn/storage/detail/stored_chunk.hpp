@@ -37,11 +37,10 @@ inline const format::native::file_footer& footer_of(open_file& file, const std::
     return file.once<format::native::file_footer>([&] {
         auto const size = file.size();
         // Where requests cost, most footers take one.
-        std::size_t const most = file.read_size() > usual_read_size
-                                     ? std::size_t{64} << 10
-                                     : format::native::footer_tail_bytes;
-        auto end = file.bytes(size - std::min<std::uint64_t>(size, most),
-                              std::min<std::uint64_t>(size, most));
+        auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
+                                                         ? std::uint64_t{64} << 10
+                                                         : format::native::footer_tail_bytes);
+        auto end = file.bytes(size - n, n);
         std::array<std::byte, format::native::footer_tail_bytes> tail{};
         if (end.size() >= tail.size())
             std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(),
