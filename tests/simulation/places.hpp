@@ -6,6 +6,8 @@
 #include "content.hpp"
 #include "ending.hpp"
 #include "job.hpp"
+#include "storage_client.hpp"
+#include "storage_server.hpp"
 
 #include <cairn/object_store/memory.hpp>
 #include <cairn/storage/detail/data_names.hpp>
@@ -22,6 +24,14 @@
 #include <vector>
 
 namespace simulation {
+
+/// What is stored, in another store.
+inline cairn::memory_store copy_of(const storage_server& server, store_kind kind) {
+    cairn::memory_store out;
+    for (auto const& [name, f] : server.all())
+        if (f->finished || kind != store_kind::bucket) out.publish(name, f->bytes, std::nullopt);
+    return out;
+}
 
 /// All that is stored at "c".
 using objects = std::map<std::string, cairn::byte_vector>;

@@ -145,18 +145,11 @@ private:
         check_standing();
     }
 
-    /// What is stored, in another store.
-    cairn::memory_store copy() const {
-        cairn::memory_store out;
-        for (auto const& [name, f] : server_.all())
-            if (f->finished || stage_.kind != store_kind::bucket)
-                out.publish(name, f->bytes, std::nullopt);
-        return out;
-    }
     void check_standing() const {
         require(found_.broken.empty(), found_.broken);
         if (auto const* s = rules_.standing())
-            require(target_.standing(copy(), *s) == s->version, "another version stands");
+            require(target_.standing(copy_of(server_, stage_.kind), *s) == s->version,
+                    "another version stands");
     }
     /// A month later, with right clocks and on other hosts: a save without trouble succeeds, and
     /// when garbage is collected, nothing is left of all others.

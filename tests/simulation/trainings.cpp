@@ -206,17 +206,9 @@ private:
             world_.after(milliseconds(below(3000)), world::nobody, [this] { begin(); });
     }
 
-    /// What is stored, in another store.
-    cairn::memory_store copy() const {
-        cairn::memory_store out;
-        for (auto const& [name, f] : server_.all())
-            if (f->finished || stage_.kind != store_kind::bucket)
-                out.publish(name, f->bytes, std::nullopt);
-        return out;
-    }
     void check_standing() {
         require(found_.broken.empty(), found_.broken);
-        auto const there = copy();
+        auto const there = copy_of(server_, stage_.kind);
         for (auto const& id : rules_.standing_ids()) {
             auto const* s = rules_.place(id).standing();
             require(standing(there, id, s->ranks) == s->version, "another version stands: " + id);
