@@ -79,8 +79,8 @@ public:
     }
     /// Removes the copies that have not appeared.
     void unstage() noexcept {
+        if (target_.empty()) return;
         std::error_code ignored;
-        if (to_) return;
         remove_all(staged(), ignored);
         if (!was_there_) remove(target_, ignored);  // if nothing else is in it
     }
