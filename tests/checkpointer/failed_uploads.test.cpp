@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uploads that fail, and saves that fail before their upload: each is told once.
+#include "support/forwarding_store.hpp"
 #include "tiered_run.hpp"
+
+#include <cairn/detail/host_name.hpp>
+#include <cairn/object_store/memory.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(checkpointer_failed_uploads)
 
@@ -120,6 +129,58 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {
         BOOST_TEST(r.is_durable("step_5") == !fails);
         BOOST_TEST(unclaimed == (fails ? 2 : 0));
     }
+}
+
+namespace {
+/// A disk that loses a file as soon as it is complete.
+class losing_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    losing_store(cairn::memory_store s, bool loses)
+        : forwarding_store(std::move(s)), loses_(loses) {}
+    losing_store at(const std::string& id) const { return {store_.at(id), loses_}; }
+    struct writer {
+        cairn::memory_store store;
+        std::string name;
+        bool loses;
+        cairn::memory_store::writer to;
+
+        void write(std::uint64_t at, cairn::byte_span b) { to.write(at, b); }
+        void finish(bool durable) {
+            to.finish(durable);
+            if (loses) store.remove(name);
+        }
+    };
+    writer create(std::string_view n, std::uint64_t size) {
+        return {store_, std::string(n), loses_, store_.create(n, size)};
+    }
+
+private:
+    bool loses_;
+};
+}  // namespace
+
+/// The coordinator does not see the disks of other hosts.
+BOOST_AUTO_TEST_CASE(a_file_that_a_disk_loses_is_told_with_rank_and_host) {
+    constexpr int n = 3;
+    tiered_run r(n);
+    std::vector<cairn::memory_store> disks(n);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        losing_store disk(disks[static_cast<std::size_t>(me.number)], me.number == 2);
+        cairn::checkpointer ckpt(me.member, disk, r.options(me));
+        me.train(1);
+        BOOST_TEST(ckpt.save_now(1, me).saved);
+        saw.add(me.number, outcome_of([&] {
+                    (void)ckpt.wait();
+                    return cairn::checkpoint_result();
+                }));
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 1u);
+    BOOST_TEST(has(all[0], "rank 2"), all[0]);
+    BOOST_TEST(has(all[0], "step_1/__2_0"), all[0]);
+    BOOST_TEST(has(all[0], "on host '" + cairn::detail::host_name() + "'"), all[0]);
+    BOOST_TEST(!r.is_durable("step_1"));
 }
 
 BOOST_AUTO_TEST_CASE(a_save_that_fails_in_the_first_place_is_told_once) {

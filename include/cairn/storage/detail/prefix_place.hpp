@@ -281,7 +281,10 @@ private:
                         of.what.names, [&](auto& name) { return is_own(of, name); });
                     if (!none_runs && !all_own) return;
                     // Its owner, if that runs nevertheless, then commits nothing.
-                    if (adopt(intents_, of)) remove_left(of);
+                    if (!adopt(intents_, of)) return;
+                    remove_left(of);
+                    // It may have been killed as it tried the conditions of a bucket.
+                    for (auto* place : {&intents_, &fresh_}) place->remove_trials();
                 });
         });
     }

@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_IMPL_TORCH_WRITER_IPP
 
 #include <cairn/detail/heeded_stop.hpp>
+#include <cairn/detail/host_name.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/zstd.hpp>
@@ -344,6 +345,7 @@ struct torch_writer::state {
     void end_of_files(write_job& job, std::exception_ptr failure) {
         try {
             if (!failure && options.sync_files) placed.sync();
+            if (!failure && own_disks) check_own(job);
             if (!failure) complete_results(job);
             if (!me.coordinator) job.results.warnings = placed.take_warnings();  // see finish
         } catch (...) {
@@ -351,6 +353,23 @@ struct torch_writer::state {
         }
         if (failure) return job.done.fail(std::move(failure));
         job.done(std::move(job.results));
+    }
+    /// The coordinator may not see them.
+    void check_own(const write_job& job) {
+        for (auto const& f : job.files) {
+            try {
+                if (placed.open(f.name).size() == f.size) continue;
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::not_found)) throw;
+            }
+            throw error(
+                errc::corrupt,
+                {.rank = me.rank,
+                 .file = placed.describe(f.name),
+                 .expected = std::to_string(f.size) + " bytes, as this rank wrote them",
+                 .found = "no such file, or another size, on host '" + detail::host_name() + "'",
+                 .remedy = "see whether something clears the disk of this host"});
+        }
     }
     /// Items stored as another item get that item's location.
     static void complete_results(write_job& job) {
