@@ -100,7 +100,8 @@ void note_change(storage_client& c, const s3_server::request& q, int status) {
             break;
         case kind::complete_upload:
             if (!there) return;
-            if (there->finished) {
+            // What others have begun under the name, and have left, is another upload.
+            if (there->finished || there->by.process != c.process) {
                 files.put(q.key, bytes(), c.maker());
                 break;
             }
