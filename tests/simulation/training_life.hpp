@@ -8,6 +8,7 @@
 #include "troubled_job.hpp"
 #include "waiting_group.hpp"
 
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/checkpointer/detail/recovery.hpp>
@@ -73,10 +74,12 @@ private:
     void failed_call(int r, const std::string& call) override {
         auto const n = static_cast<std::size_t>(verb(r));
         if (n == 0 || n > saves_.size()) return;
-        // A checkpoint that cannot be read as all are listed is left out, without a word.
+        // A checkpoint that cannot be read as all are listed is left out, without a word. The list
+        // of records saves requests, and is as good as none where it cannot be written.
         bool const listed = call.ends_with("/.metadata") &&
                             (call.starts_with("open of ") || call.starts_with("read of "));
-        if (!listed) saves_[n - 1].watched().faulty.insert(r);
+        if (!listed && !call.ends_with(cairn::detail::record_list_name))
+            saves_[n - 1].watched().faulty.insert(r);
     }
     int process(int r) const { return first_ + r; }
 
