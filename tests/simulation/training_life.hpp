@@ -8,8 +8,8 @@
 #include "troubled_job.hpp"
 #include "waiting_group.hpp"
 
-#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/checkpointer/detail/recovery.hpp>
 #include <cairn/comm/detail/blocking_exchange.hpp>
