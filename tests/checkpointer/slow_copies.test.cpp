@@ -65,6 +65,18 @@ struct many_tensors {
     void load_state_dict(const cairn::state_dict&) {}
 };
 
+/// To remove them is 40 removals, 2.4 s or more in a slow store.
+void save_twenty(run& r) {
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer ckpt(me.member, r.base, {.every = cairn::steps(1)});
+        for (int step = 1; step <= 20; ++step) {
+            me.train(step);
+            BOOST_TEST(ckpt.maybe_save(step, me).saved);
+        }
+        (void)ckpt.wait();
+    });
+}
+
 }  // namespace
 
 /// Rank 1 has nothing to do meanwhile, for more than `exchange_timeout`.
@@ -91,18 +103,29 @@ BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
         BOOST_TEST(support::only_number(all.at("own" + std::to_string(i))) == 1.0f);
 }
 
+/// Rank 1 waits for a save that has ended there, while rank 0 removes what is not kept, for more
+/// than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(ranks_wait_for_one_that_removes_much) {
+    run r(2);
+    save_twenty(r);
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.save.exchange_timeout = 1200ms;
+        o.keep = cairn::last(1);
+        cairn::checkpointer ckpt(me.member, slow_store(r.base, 60ms), o);
+        me.train(30);
+        BOOST_TEST(bool(ckpt.save_now(30, me)));
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(!r.exists("step_20"));
+    BOOST_TEST(r.value_of("step_30") == 30.0f);
+}
+
 /// Rank 1 begins to upload when its save has ended, while rank 0 removes what is not kept, for more
 /// than `exchange_timeout`.
 BOOST_AUTO_TEST_CASE(uploads_wait_for_a_rank_that_removes_much) {
     tiered_run r(2);
-    r.on_ranks([&](rank& me) {
-        cairn::checkpointer ckpt(me.member, r.base, {.every = cairn::steps(1)});
-        for (int step = 1; step <= 20; ++step) {  // 40 removals, 2.4 s or more
-            me.train(step);
-            BOOST_TEST(ckpt.maybe_save(step, me).saved);
-        }
-        (void)ckpt.wait();
-    });
+    save_twenty(r);
     r.on_ranks([&](rank& me) {
         auto o = r.options(me);
         o.save.exchange_timeout = 1200ms;

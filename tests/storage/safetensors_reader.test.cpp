@@ -199,6 +199,22 @@ BOOST_AUTO_TEST_CASE(what_is_missing_is_told) {
     BOOST_TEST(why.find("git lfs pull") != why.npos, why);
 }
 
+BOOST_AUTO_TEST_CASE(shards_without_an_index_are_all_there_whatever_stands_beside_them) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    put(place, "adapter.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    put(place, "model-00001-of-00002.safetensors", file_of({{"b", "[2]", 2}}, 2));
+    auto const why = loaded(store, "m", "a", 2);
+    BOOST_TEST(why.find("2 files, by the name of 'model-00001-of-00002") != why.npos, why);
+    put(place, "vae-00001-of-00002.safetensors", file_of({{"c", "[2]", 2}}, 3));
+    BOOST_TEST(loaded(store, "m", "a", 2).find("2 files") != std::string::npos);
+    place.remove("vae-00001-of-00002.safetensors");
+    put(place, "model-00002-of-00002.safetensors", file_of({{"c", "[2]", 2}}, 3));
+    BOOST_TEST(loaded(store, "m", "c", 2) == "3");
+    put(place, "shard-00001-00002-of-00004.safetensors", file_of({{"d", "[2]", 2}}, 4));
+    BOOST_TEST(loaded(store, "m", "d", 2) == "4");
+}
+
 BOOST_AUTO_TEST_CASE(links_of_a_cache_are_read) {
     support::scratch s;
     namespace fs = std::filesystem;

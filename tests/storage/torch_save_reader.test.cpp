@@ -6,6 +6,7 @@
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/torch_save_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -14,10 +15,12 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(torch_save_reader)
@@ -245,6 +248,58 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_read_harms_nobody_else) {
     BOOST_TEST(cairn::load_tree("f.pt", {}, cairn::torch_save_reader(store)).size() == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(a_directory_with_an_index_is_a_model_in_several_files) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    auto const put = [&](const std::string& name, const std::string& bytes) {
+        place.publish(name, std::as_bytes(std::span(bytes)), std::nullopt);
+    };
+    auto const shard = [](const std::vector<std::string>& tensors, float content) {
+        pickled p;
+        p.begin_dict();
+        for (auto const& name : tensors) {
+            p.key(name);
+            p.tensor("0", 4, 0, {4}, {1});
+        }
+        p.end_dict();
+        return p.zip({{"0", as_bytes(std::vector<float>(4, content), false)}});
+    };
+    auto const loaded = [&](const std::string& id, const std::string& fqn) {
+        std::vector<float> x(4);
+        auto const r = cairn::load(cairn::state_dict{{fqn, x}}, id, store);
+        return std::pair(x[3], r.unverified);
+    };
+    auto const why = [&](const std::string& id) {
+        try {
+            (void)loaded(id, "l.a");
+            return std::string("nothing");
+        } catch (const cairn::error& e) {
+            return std::string(e.what());
+        }
+    };
+    put("pytorch_model-00001-of-00002.bin", shard({"l.a", "l.unnamed"}, 1));
+    BOOST_TEST(why("m").find("one of the 2 files of a model") != std::string::npos, why("m"));
+    put("pytorch_model.bin.index.json", R"({"weight_map":{
+        "l.a":"pytorch_model-00001-of-00002.bin","l.b":"pytorch_model-00002-of-00002.bin"}})");
+    BOOST_TEST(why("m").find("pytorch_model-00002-of-00002.bin") != std::string::npos, why("m"));
+    put("pytorch_model-00002-of-00002.bin", shard({"l.b", "l.a"}, 2));
+    put("x.bin.index.json", "{}");
+    BOOST_TEST(loaded("m", "l.a").first == 1);
+    BOOST_TEST(loaded("m", "l.b").first == 2);
+    BOOST_TEST(loaded("m", "l.b").second.empty());
+    auto const [x, notes] = loaded("m/pytorch_model-00002-of-00002.bin", "l.a");
+    BOOST_TEST(x == 2);
+    BOOST_TEST_REQUIRE(notes.size() == 1);
+    BOOST_TEST(notes[0].find("one of 2 files") != std::string::npos, notes[0]);
+    cairn::checkpoint_reader reader(store);
+    reader.reset("m");
+    BOOST_TEST(reader.read_metadata().entries.size() == 2);
+    put("pytorch_model-00002-of-00002.bin", shard({"l.a"}, 2));
+    BOOST_TEST(why("m").find("'l.b'") != std::string::npos, why("m"));
+    put("model.safetensors", "x");
+    BOOST_TEST(why("m").find("model.safetensors") != std::string::npos, why("m"));
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_is_not_there_or_none_of_torch_save_is_named) {
     cairn::state_dict none;
     auto const store = holding(std::string(100, 'x'));
@@ -257,7 +312,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_not_there_or_none_of_torch_save_is_named) {
     };
     fails("g.pt", cairn::errc::not_found, "g.pt");
     fails("f.pt", cairn::errc::unsupported, "f.pt");
-    fails("", cairn::errc::invalid_argument, "the name of a file");
+    fails("", cairn::errc::not_found, "the name of a file");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

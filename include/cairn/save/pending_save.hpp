@@ -16,6 +16,7 @@ namespace detail {
 
 template <class Handler>
 auto giving_handle(Handler handler);
+class checkpointer_core;
 
 }  // namespace detail
 
@@ -85,6 +86,7 @@ public:
 private:
     template <class Handler>
     friend auto detail::giving_handle(Handler handler);
+    friend detail::checkpointer_core;  // shows what the save works on
     explicit pending_save(std::shared_ptr<detail::background_save> s) : save_(std::move(s)) {}
     void drop() noexcept {
         if (auto const s = std::move(save_)) s->drop();

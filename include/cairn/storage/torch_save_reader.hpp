@@ -25,6 +25,9 @@ struct torch_save_parts;
 ///
 ///     cairn::load(state, "model.pt", cairn::torch_save_reader(cairn::file_store(".")));
 ///
+/// A directory with a `*.bin.index.json` is a model in several such files, as the hub of Hugging
+/// Face has: the tensors that the index names are read from the files where it says that they are.
+///
 /// Nested dicts, and lists with a tensor, dict or list in them, are taken apart as DCP does:
 /// `optimizer.state.0.exp_avg`. Tensors may share storages, and have any strides. Values of classes
 /// that cairn does not know are kept as they are stored, with their tensors; the pickle is
@@ -61,7 +64,7 @@ private:
                                  std::shared_ptr<detail::torch_save_parts> parts);
 
     std::shared_ptr<detail::torch_save_parts> parts_;
-    std::string file_{};
+    checkpoint_id id_{};
     const metadata* meta_ = nullptr;  ///< The caller's, of the load that was set up.
 };
 

@@ -181,6 +181,8 @@ private:
     load_report load_from(std::size_t tier, flattened_or_error& state, const checkpoint_id& id,
                           const load_options& options);
     void finish_earlier();
+    /// Lets the other ranks see what this one works on, while they wait for it.
+    void show(std::shared_ptr<const activity> a) noexcept;
     /// Exchanges with the other ranks until none has to wait for the earlier save.
     /// @throws error with its failures, if it failed
     agreement agree(checkpointer_call call, std::int64_t step);

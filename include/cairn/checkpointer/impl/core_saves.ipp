@@ -202,11 +202,21 @@ CAIRN_DECL void checkpointer_core::finish_earlier() {
     before_update();  // refuses a forked child
     take_handle();
     if (!handle_->save) return;
+    // The others may wait for this rank, whose save has not ended here: they have no part in what
+    // is removed after a commit.
+    if (!handle_->save.ready()) show(handle_->save.save_->working_on());
     try {
         report_ = handle_->save.wait();
         earlier_ = earlier_save::completed;
     } catch (...) {
         note_failure();
+    }
+    show(activity_);
+}
+CAIRN_DECL void checkpointer_core::show(std::shared_ptr<const activity> a) noexcept {
+    try {
+        if (a) group_->ref.share(std::move(a));
+    } catch (...) {  // e.g. no memory: the others wait no longer than usual
     }
 }
 CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {

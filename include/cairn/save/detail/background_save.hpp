@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_DETAIL_BACKGROUND_SAVE_HPP
 #define CAIRN_SAVE_DETAIL_BACKGROUND_SAVE_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/environment.hpp>
 #include <cairn/detail/forks.hpp>
@@ -60,6 +61,8 @@ public:
     CAIRN_DECL void cancel() noexcept;
 
     CAIRN_DECL bool ended() const;
+    /// Returns what this rank works on; null before the save has begun and after its end.
+    CAIRN_DECL std::shared_ptr<const activity> working_on() const;
     /// Whether the result was handed on.
     CAIRN_DECL bool settled() const;
     /// Calls the handler when the save has ended, or at once.

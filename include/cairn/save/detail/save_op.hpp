@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_DETAIL_SAVE_OP_HPP
 #define CAIRN_SAVE_DETAIL_SAVE_OP_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/save/detail/replicas.hpp>
@@ -42,6 +43,8 @@ public:
     /// Ends the save on all ranks with @ref errc::cancelled, unless its results are already sent.
     /// Any thread.
     void cancel() noexcept { set_cancelled(); }
+    /// Of this rank's part. Any thread.
+    std::shared_ptr<const cairn::activity> activity() const noexcept { return clock_.activity(); }
     /// Calls `f`, on the executor, when neither a device nor the writer uses the tensors; returns
     /// false if neither does already. Called on the executor, of a save that copies.
     bool when_free(std::function<void()> f) {

@@ -167,6 +167,12 @@ CAIRN_DECL bool background_save::ended() const {
     std::lock_guard const lock(m_);
     return ended_;
 }
+CAIRN_DECL std::shared_ptr<const activity> background_save::working_on() const {
+    std::shared_ptr<save_op> op;  // as in `cancel`
+    std::lock_guard const lock(m_);
+    op = op_.lock();
+    return op ? op->activity() : nullptr;
+}
 CAIRN_DECL bool background_save::settled() const {
     if (!home_.is_this()) return true;
     std::lock_guard const lock(m_);

@@ -6,6 +6,7 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/file_index.hpp>
 
 #include <algorithm>
 #include <array>
@@ -96,6 +97,9 @@ inline std::optional<error_context> other_format(any_store& place) {
     if (!safetensors.empty())
         return is("one of Hugging Face", safetensors,
                   "load it without a reader, or with a safetensors_reader");
+    if (auto const n = shard_of(torch_save).count; n != 0)
+        return is("one of the " + std::to_string(n) + " files of a model", torch_save,
+                  "fetch its index, '*.bin.index.json', and all that this names");
     if (!torch_save.empty())
         return is("a file of torch.save", torch_save,
                   "load it by its own path, with the name of the file");

@@ -13,6 +13,7 @@
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/file_index.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,8 +34,6 @@ namespace cairn::detail {
 
 /// Reads the metadata of some safetensors files in one place.
 class safetensors_files {
-    using weight_map = std::map<std::string, std::string, std::less<>>;
-
 public:
     /// @param threads  So many headers are read at a time.
     safetensors_files(any_store& place, std::size_t threads) : place_(place), threads_(threads) {}
@@ -60,39 +58,24 @@ public:
     }
     /// The tensors that an index names.
     metadata of_index(const std::string& index) {
-        weight_map map;
+        std::optional<file_index> map;
         format::safetensors::tensor_crcs crcs;
         naming(index, [&] {
             auto const bytes = read_whole(place_, index, max_index);
-            map = format::safetensors::weight_map(bytes);
+            map.emplace(place_, index, bytes);
             crcs = format::safetensors::decode_notes(bytes).crcs;
         });
         bool const has_crcs = !crcs.empty();
-        std::set<std::string> files;
-        for (auto const& [fqn, file] : map)
-            if (files.insert(file).second && !is_object_name(file))
-                throw error(errc::corrupt, {.fqn = fqn,
-                                            .file = place_.describe(index),
-                                            .expected = "a file in its directory, or below",
-                                            .found = "'" + file + "'"});
-        std::vector<std::string> const names(files.begin(), files.end());
+        auto const names = map->files();
         auto const all = headers(names, index);
         for (std::size_t i = 0; i < all.size(); ++i) {
             if (!has_crcs)
                 naming(names[i], [&] { crcs = format::safetensors::checksums_in(all[i].text); });
             for (auto const& t : all[i].tensors)
-                if (auto const at = map.find(t.name); at != map.end() && at->second == names[i])
-                    add(names[i], t, nullptr, crcs);
+                if (map->places(t.name, names[i])) add(names[i], t, nullptr, crcs);
         }
-        for (auto const& [fqn, file] : map)
-            if (!meta_.entries.contains(fqn))
-                throw error(errc::corrupt,
-                            {.fqn = fqn,
-                             .file = place_.describe(file),
-                             .expected = "this tensor, because '" + place_.describe(index) +
-                                         "' says that it is here",
-                             .found = "none of this name",
-                             .remedy = "put the file back that belongs to the index"});
+        for (auto const& [fqn, file] : map->file_of)
+            if (!meta_.entries.contains(fqn)) map->refuse_without(place_, fqn);
         return finish();
     }
 

@@ -64,10 +64,13 @@ struct checkpoint_reader::state {
                                 (e.code() == make_error_code(errc::unsupported) &&
                                  !exists(detail::metadata_of(id)));
             if (!absent || !may_have_files()) throw;
-            try {
-                return read_as(checkpoint_format::safetensors);
-            } catch (const error& other) {
-                if (other.code() != make_error_code(errc::not_found)) throw;
+            for (auto const format :
+                 {checkpoint_format::safetensors, checkpoint_format::torch_save}) {
+                try {
+                    return read_as(format);
+                } catch (const error& other) {
+                    if (other.code() != make_error_code(errc::not_found)) throw;
+                }
             }
             choose(checkpoint_format::torch_dcp);
             if (detail::format_by_name(id) && e.code() == make_error_code(errc::not_found))

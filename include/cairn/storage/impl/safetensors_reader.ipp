@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/file_index.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/safetensors_files.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,19 +26,29 @@ static_assert(StorageReader<safetensors_reader> && LocalReader<safetensors_reade
 
 namespace detail {
 
-/// How many of `*-00001-of-00003.safetensors` there should be, by the name of one; 0: it says
-/// nothing. Ranks of DCP (`shard-*`) leave out files that they have nothing for.
-inline std::size_t of_how_many(std::string_view name) {
-    constexpr std::string_view suffix = ".safetensors", of = "-of-";
-    name.remove_suffix(suffix.size());
-    auto const digits = name.find_last_not_of("0123456789") + 1;
-    auto const number = name.substr(digits);
-    if (name.starts_with("shard-") || number.empty() || number.size() > 9 ||
-        !name.substr(0, digits).ends_with(of))
-        return 0;
-    std::size_t n = 0;
-    for (char const c : number) n = 10 * n + static_cast<std::size_t>(c - '0');
-    return n;
+/// Checks that of each `X-00001-of-00003.safetensors` there are as many as its name says. Ranks of
+/// DCP (`shard-*`) leave out files that they have nothing for.
+/// @throws error errc::missing_file
+inline void check_all_there(any_store& place, const std::vector<std::string>& names) {
+    struct shards {
+        std::size_t wanted = 0, found = 0;
+        std::string_view one{};
+    };
+    std::map<std::string, shards> groups;
+    for (std::string_view name : names) {
+        auto const [before, count] = shard_of(name);
+        if (count == 0 || name.starts_with("shard-")) continue;
+        auto& g = groups[std::string(before) + ' ' + std::to_string(count)];
+        g = {count, g.found + 1, name};
+    }
+    for (auto const& [group, g] : groups)
+        if (g.wanted > g.found)
+            throw error(errc::missing_file,
+                        {.file = place.describe("."),
+                         .expected = std::to_string(g.wanted) + " files, by the name of '" +
+                                     std::string(g.one) + "'",
+                         .found = std::to_string(g.found),
+                         .remedy = "fetch the others too"});
 }
 
 /// Reads what is in a directory.
@@ -57,18 +69,12 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     auto const has = [](const std::vector<std::string>& names, std::string_view name) {
         return std::find(names.begin(), names.end(), name) != names.end();
     };
-    if (has(indices, usual_index))
-        indices = {std::string(usual_index)};
-    else if (has(all, usual))
+    if (has(all, usual) && !has(indices, usual_index))
         indices.clear();  // those of variants, or of another model
-    if (indices.size() > 1)
-        throw error(errc::unsupported, {.file = place.describe("."),
-                                        .expected = "one index",
-                                        .found = "'" + indices[0] + "' and '" + indices[1] + "'",
-                                        .remedy = "keep the other one elsewhere"});
-    if (!indices.empty()) {
+    auto const index = chosen_index(place, indices, usual_index);
+    if (!index.empty()) {
         try {
-            return files.of_index(indices[0]);
+            return files.of_index(index);
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::missing_file) || !has(all, usual)) throw;
             auto where = e.context();
@@ -82,12 +88,7 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
         throw error(errc::not_found, {.file = place.describe("."),
                                       .expected = "a *.safetensors file, or an index of some",
                                       .found = "none"});
-    if (auto const n = of_how_many(all[0]); n > all.size())
-        throw error(errc::missing_file,
-                    {.file = place.describe("."),
-                     .expected = std::to_string(n) + " files, by the name of '" + all[0] + "'",
-                     .found = std::to_string(all.size()),
-                     .remedy = "fetch the others too"});
+    check_all_there(place, all);
     return files.of_files(all);
 }
 
@@ -137,6 +138,7 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
             "they belong together");
     for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
     detail::note_missing_elements(notes(), m);
+    if (m.is_file) detail::note_other_shards(notes(), detail::split_id(id_).name);
 }
 
 }  // namespace cairn

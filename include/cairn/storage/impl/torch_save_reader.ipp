@@ -3,17 +3,24 @@
 #define CAIRN_STORAGE_IMPL_TORCH_SAVE_READER_IPP
 
 #include <cairn/error.hpp>
+#include <cairn/format/safetensors/header.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/file_index.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
 #include <cairn/storage/detail/torch_save_file.hpp>
 #include <cairn/storage/torch_save_reader.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -45,6 +52,64 @@ inline item_finder torch_save_finder(std::shared_ptr<torch_save_parts> parts) {
             }};
 }
 
+inline metadata read_torch_save_file(any_store& place, const std::string& name,
+                                     std::size_t threads) {
+    auto const described = place.describe(name);
+    try {
+        open_file file(place.open(name), described);
+        auto m = format::torch_save::describe(torch_save_content(file, threads), name, file.size());
+        m.format = checkpoint_format::torch_save;
+        return m;
+    } catch (const error& e) {
+        auto where = e.context();
+        if (where.file.empty()) where.file = described;
+        throw error(e.code(), std::move(where));
+    }
+}
+
+/// Returns the index of a directory of such files; empty: there is none, or no directory.
+inline std::string index_of_torch_save_files(any_store& place) {
+    std::vector<std::string> names;
+    std::vector<object_info> all;
+    try {
+        all = place.list();
+    } catch (const error& e) {  // there is no such place, or the store cannot list any
+        if (e.code() != make_error_code(errc::not_found) &&
+            e.code() != make_error_code(errc::unsupported))
+            throw;
+    }
+    for (auto const& info : all)
+        if (std::string_view const n = info.name;
+            n.ends_with(".bin.index.json") && !n.starts_with('.') && n.find('/') == n.npos)
+            names.push_back(info.name);
+    return chosen_index(place, names, "pytorch_model.bin.index.json");
+}
+
+/// Reads what an index names, from files each of which is a flat dict of tensors.
+inline metadata read_torch_save_files(any_store& place, const std::string& index,
+                                      std::size_t threads) {
+    constexpr std::uint64_t max_index = format::safetensors::max_header;
+    file_index const map(place, index, read_whole(place, index, max_index));
+    metadata m;
+    m.format = checkpoint_format::torch_save;
+    for (auto const& name : map.files()) {
+        auto one = of_data_file(
+            place, name, [&] { return read_torch_save_file(place, name, threads); }, index);
+        m.file_sizes.merge(one.file_sizes);
+        auto const take = [&](auto& from, auto& to) {
+            for (auto& [fqn, what] : from)
+                if (map.places(fqn, name)) to.insert_or_assign(fqn, std::move(what));
+        };
+        take(one.entries, m.entries);
+        take(one.unsupported, m.unsupported);
+        take(one.paths, m.paths);
+    }
+    for (auto const& [fqn, file] : map.file_of)
+        if (!m.entries.contains(fqn) && !m.unsupported.contains(fqn))
+            map.refuse_without(place, fqn);
+    return m;
+}
+
 }  // namespace detail
 
 CAIRN_DECL torch_save_reader::torch_save_reader(any_store store, int thread_count)
@@ -56,36 +121,38 @@ CAIRN_DECL torch_save_reader::torch_save_reader(any_store store, int thread_coun
       parts_(std::move(parts)) {}
 
 CAIRN_DECL void torch_save_reader::reset(const checkpoint_id& id) {
-    auto const at = detail::split_id(id);
-    file_ = at.name;
+    id_ = id;
     meta_ = nullptr;
-    chunk_reader::reset(at.place);
+    chunk_reader::reset(id);
     parts_->requests = place().requests_in_flight();
 }
 CAIRN_DECL metadata torch_save_reader::read_metadata() {
-    if (file_.empty())
-        throw error(errc::invalid_argument, {.expected = "the name of a file of torch.save",
-                                             .found = "no name",
-                                             .remedy = "pass it as the id of the checkpoint"});
-    auto const described = place().describe(file_);
-    try {
-        open_file file(place().open(file_), described);
-        auto m = format::torch_save::describe(detail::torch_save_content(file, parts_->requests),
-                                              file_, file.size());
-        m.format = checkpoint_format::torch_save;
-        m.is_file = true;
-        return m;
-    } catch (const error& e) {
-        auto where = e.context();
-        if (where.file.empty()) where.file = described;
-        throw error(e.code(), std::move(where));
-    }
+    auto const [in, name] = detail::split_id(id_);
+    error absent(errc::not_found, {.file = place().describe("."),
+                                   .expected = "the name of a file of torch.save, or of a "
+                                               "directory with an index of several"});
+    if (!name.empty()) try {
+            chunk_reader::reset(in);
+            auto m = detail::read_torch_save_file(place(), name, parts_->requests);
+            m.is_file = true;
+            return m;
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::not_found)) throw;
+            absent = e;
+        }
+    chunk_reader::reset(id_);
+    auto const index = detail::index_of_torch_save_files(place());
+    if (index.empty()) throw absent;
+    return detail::read_torch_save_files(place(), index, parts_->requests);
 }
 CAIRN_DECL void torch_save_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     meta_ = &m;
+    auto const [in, name] = detail::split_id(id_);
+    chunk_reader::reset(m.is_file ? in : id_);
     chunk_reader::set_up_reader(m, me);
     parts_->notes = &notes();
     for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
+    if (m.is_file) detail::note_other_shards(notes(), name);
 }
 CAIRN_DECL std::optional<chunk_checksum> torch_save_reader::checksum(const std::string& fqn,
                                                                      std::size_t chunk) {
