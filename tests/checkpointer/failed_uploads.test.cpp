@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -59,11 +61,13 @@ BOOST_AUTO_TEST_CASE(a_failed_upload_is_told_like_a_failed_save_and_the_next_is_
                 o.save.on_unclaimed_error = [&](const std::exception_ptr&) { ++unclaimed; };
                 auto ckpt = me.checkpointer(o);
                 save_step(me, ckpt, 1);
+                BOOST_TEST(ckpt.wait().has_value());
+                me.meet();
                 bad.fail(what);
                 me.meet();
                 me.train(2);
                 BOOST_TEST(ckpt.save_now(2, me).saved);
-                BOOST_TEST(bad.wait_for(1));
+                BOOST_TEST(bad.wait_for(2));
                 go_on_until_told(me, ckpt, 3, bad, saw);
             });
             BOOST_TEST(unclaimed == 0);
@@ -111,6 +115,90 @@ BOOST_AUTO_TEST_CASE(failed_uploads_are_tolerated_and_told_by_wait) {
     BOOST_REQUIRE(all.size() == 2u);
     BOOST_TEST(has(all[0], "injected"), all[0]);
     BOOST_TEST(all[1] != "none");
+}
+
+/// The process may be killed soon.
+BOOST_AUTO_TEST_CASE(a_signal_has_its_save_though_an_upload_has_failed) {
+    tiered_run r(2);
+    r.far_controls.back()->fail(support::thrown::cairn_error);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+        if (me.number == 0) o.save_on_signal = {SIGUSR1};
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        std::string said;
+        for (int step = 2; said.empty(); ++step) {
+            if (me.number == 0) ::raise(SIGUSR1);
+            me.train(step);
+            said = outcome_of([&] { return ckpt.maybe_save(step, me); });
+            if (said == "saved") said.clear();
+        }
+        saw.add(me.number, said);
+    });
+    auto const all = saw.agreed();
+    BOOST_REQUIRE(all.size() == 1u);
+    BOOST_TEST(has(all[0], "saved; "), all[0]);
+    BOOST_TEST(has(all[0], "injected"), all[0]);
+}
+
+namespace {
+/// A place that does not answer any more once it is asked to commit.
+class silent_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    enum state { well, until_commit, silent };
+    silent_store(cairn::memory_store s, std::atomic<state>& is)
+        : forwarding_store(std::move(s)), is_(&is) {}
+    silent_store at(const std::string& id) const { return {store_.at(id), *is_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        auto from = until_commit;
+        if (n == ".metadata") is_->compare_exchange_strong(from, silent);
+        check();
+        store_.publish(n, b, std::move(m));
+    }
+    auto open(std::string_view n) {
+        check();
+        return store_.open(n);
+    }
+    cairn::object_tag tag(std::string_view n) {
+        check();
+        return store_.tag(n);
+    }
+
+private:
+    void check() const {
+        if (*is_ == silent) throw cairn::error(cairn::errc::io, {.found = "no answer"});
+    }
+    std::atomic<state>* is_;
+};
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(uploads_go_on_after_a_save_in_doubt) {
+    tiered_run r(2);
+    std::atomic<silent_store::state> disk{silent_store::well};
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.max_failed_saves = 3;
+        cairn::checkpointer ckpt(me.member, silent_store(r.base, disk), o);
+        save_step(me, ckpt, 1);
+        (void)ckpt.wait();
+        me.meet();
+        disk = silent_store::until_commit;
+        me.meet();
+        save_step(me, ckpt, 2);
+        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::outcome_unknown);
+        });
+        me.meet();
+        disk = silent_store::well;
+        me.meet();
+        save_step(me, ckpt, 3);
+        BOOST_TEST(ckpt.wait().has_value());
+        BOOST_TEST(uploaded_of(ckpt) == "step_3");
+    });
+    BOOST_TEST(r.durable_value("step_3") == 3.0f);
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {

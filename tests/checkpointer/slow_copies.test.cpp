@@ -144,4 +144,26 @@ BOOST_AUTO_TEST_CASE(uploads_wait_for_a_rank_that_removes_much) {
         BOOST_TEST(r.durable_value("step_" + std::to_string(step)) == static_cast<float>(step));
 }
 
+/// Those that are new wait for the others no longer than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(a_group_is_replaced_though_an_upload_takes_long) {
+    tiered_run r(2);
+    cairn::thread_group second(2);
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.exchange_timeout = 1200ms;
+        o.upload->to = cairn::any_store(slow_store(r.far, 60ms));
+        auto ckpt = me.checkpointer(o);
+        many_tensors s{me};
+        s.own.assign(80, std::vector<float>(many_tensors::elements, 1));  // 4.8 s or more
+        me.train(1);
+        BOOST_TEST(bool(ckpt.save_now(1, s)));
+        auto const told = ckpt.replace_group(second.rank(me.number));
+        BOOST_TEST(!told.uploaded.has_value());
+        BOOST_REQUIRE(!told.failures.empty());
+        BOOST_TEST(has(told.failures.at(0).text, "the upload of step 1"));
+    });
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+    BOOST_TEST(!r.is_durable("step_1"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(checkpoints_are_uploaded) {
         cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
             cairn::checkpointer_options o{.every = cairn::steps(1), .keep = cairn::last(1)};
             o.upload = cairn::upload_options{
-                .to = cairn::any_store(bucket), .every = 2, .keep = cairn::last(1)};
+                .to = cairn::any_store(bucket), .every = 3, .keep = cairn::last(1)};
             cairn::checkpointer ckpt(me, disk, o);
             f(ckpt, me.rank());
         });

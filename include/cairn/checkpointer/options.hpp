@@ -118,8 +118,9 @@ struct checkpointer_options {
     int max_failed_saves = 0;
     /// What happens to a save, or an upload, that is under way when the checkpointer is destroyed.
     destruction_policy destruction = destruction_policy::wait;
-    /// Where checkpoints are copied to; on all ranks, or on none. An upload that fails is told like
-    /// a save that fails, and tolerated like one; the next save is then uploaded. Until its end its
+    /// Where checkpoints are copied to; on all ranks, or on none. The first save of a process is
+    /// uploaded, too, and each that a signal asks for. An upload that fails is told like a save
+    /// that fails, and tolerated like one; the next save is then uploaded. Until its end its
     /// checkpoint is kept in the first place, whatever the rules.
     std::optional<upload_options> upload{};
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
@@ -169,8 +170,8 @@ struct checkpoint_result {
     /// The latest upload, in the call that learned that it is complete.
     std::optional<uploaded_checkpoint> uploaded{};
     /// For each rank that has failed: why an earlier save, an upload, or this save, has failed and
-    /// was tolerated (`checkpointer_options::max_failed_saves`); from `save_now`, why an earlier
-    /// one has failed. Empty: none has.
+    /// was tolerated (`checkpointer_options::max_failed_saves`); from `save_now`, and where a
+    /// signal asks for the save, why an earlier one has failed. Empty: none has.
     std::vector<rank_failure> failures{};
     /// How long the training was stopped on this rank: by this call, and by `before_update` since
     /// the previous call of `maybe_save` or `save_now`.

@@ -41,12 +41,13 @@ public:
     CAIRN_DECL torch_writer& operator=(torch_writer&&) noexcept;
     CAIRN_DECL ~torch_writer();
 
+    /// Ranks of other hosts write to disks of their own, which this one does not see: before a
+    /// commit, files of theirs that are not there are not missed.
+    /// @param apart  Those ranks; none: any rank may be one.
+    CAIRN_DECL void on_own_disks(std::optional<std::vector<int>> apart);
+
     /// Relocates the store to a checkpoint, if the store supports that; an empty id keeps the
     /// place.
-    /// Ranks of other hosts may write to disks of their own, which this one does not see: before a
-    /// commit, only files that are found are checked for their size.
-    CAIRN_DECL void on_own_disks();
-
     /// @throws error errc::invalid_argument for invalid options.
     CAIRN_DECL void reset(const checkpoint_id& id);
 

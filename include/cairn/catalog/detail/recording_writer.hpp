@@ -36,8 +36,9 @@ public:
 
     const retention& keep() const noexcept { return keep_; }
 
-    /// Notes that this run has read that checkpoint: later commits of this run exceed its number.
-    CAIRN_DECL void note_read(const commit_record& record);
+    /// Notes that this run has read that checkpoint: later commits of this run exceed its number,
+    /// and so many after it.
+    CAIRN_DECL void note_read(const commit_record& record, std::uint64_t beyond = 0);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
     /// Keeps the checkpoint of that save, whatever the rules, until it is released.
@@ -82,7 +83,7 @@ public:
                      std::shared_ptr<written_part> part = nullptr)
         : root_(root), inner_(root, options), catalog_(std::move(catalog)),
           record_(std::move(record)), part_(std::move(part)) {
-        if (part_) inner_.on_own_disks();
+        if (part_) inner_.on_own_disks(part_->apart);
     }
 
     void reset(const checkpoint_id& id) {

@@ -38,7 +38,7 @@ inline known_records decode_record_list(byte_span b) {
 }
 
 CAIRN_DECL known_records read_record_list(any_store& root) {
-    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 26;
+    constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
     try {
         if (auto const bytes = read_existing(root, record_list_name, most_bytes))
             return decode_record_list(*bytes);

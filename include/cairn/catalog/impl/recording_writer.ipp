@@ -17,10 +17,10 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL void run_catalog::note_read(const commit_record& record) {
+CAIRN_DECL void run_catalog::note_read(const commit_record& record, std::uint64_t beyond) {
     std::lock_guard const lock(m_);
     run_.read[{record.sequence, record.committed}] = {++run_.reads, run_.saves.size()};
-    highest_ = std::max(highest_, record.sequence);
+    highest_ = std::max(highest_, record.sequence + beyond);
 }
 
 CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::string& save_id) {

@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -132,6 +133,9 @@ private:
         communicator_ref<any_communicator> ref{lane};
         blocking_exchange ranks;
         std::shared_ptr<detail::uploads> uploads{};  ///< Null: there are none.
+        /// Ranks that do not see what the coordinator writes to the first place; none: it is not
+        /// known, or there is no second place.
+        std::optional<std::vector<int>> apart{};
         bool agreed = false;  ///< All ranks know that they have joined, or why they have not.
     };
     blocking_exchange& ranks() const noexcept { return group_->ranks; }
@@ -159,15 +163,26 @@ private:
     };
     uploaded_checkpoint note_upload(uploads::result u);
     void settle_upload(checkpointer_call call, agreement& all);
+    /// Whether a call goes on although an upload, or the earlier save, has failed.
+    bool goes_on(checkpointer_call call, const rendezvous_answer& a,
+                 const std::vector<rank_failure>& failures, std::int64_t failed) const;
     /// The earlier save has failed on all ranks: it is not uploaded.
     void drop_upload();
     std::size_t open_uploads() const { return group_->uploads ? group_->uploads->size() : 0; }
     /// A save has completed, in the first of two places. Removes this rank's files of checkpoints
     /// that are not there any more, if they are on a disk that the coordinator does not see.
     void note_local(const std::vector<std::string>& removed) noexcept;
+    void add_local(const written_part& part);
     void remove_local(const std::string& save_id);
+    /// Another group goes on: what this rank has written to a disk of its own is of no use.
+    void remove_all_local() noexcept;
     /// Opens the uploads of a group; collective.
     void open_uploads(group& g);
+    /// After a failure, which may have broken their lane; collective.
+    void reopen_uploads() noexcept;
+    /// Finds out which ranks see the coordinator's files in the first place; collective.
+    void compare_disks(group& g);
+    bool is_apart(const group& g) const;
     /// Waits for uploads, and shows the other ranks that this one does.
     void await_uploads(const std::function<void(uploads&, const uploads::pulse&)>& wait);
     /// Reports uploads that have failed. Waits for them, or cancels them.
@@ -259,9 +274,11 @@ private:
     std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
     std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
     bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
-    std::int64_t failed_uploads_ = 0;       ///< In a row.
-    bool untold_upload_ = false;            ///< As `untold_`.
-    std::int64_t saves_since_upload_ = 0;   ///< The coordinator's is used.
+    std::int64_t failed_uploads_ = 0;  ///< In a row.
+    bool untold_upload_ = false;       ///< As `untold_`.
+    /// The coordinator's is used. The first save of a process is uploaded: the one before it may
+    /// not have got that far.
+    std::int64_t saves_since_upload_ = std::numeric_limits<std::int32_t>::max();
     bool uploads_earlier_ = false;          ///< The earlier save is to be uploaded.
     uploads::added upload_{};               ///< For a save that has not begun.
     std::shared_ptr<written_part> part_{};  ///< Of the earlier save, if there are two places.
@@ -270,7 +287,7 @@ private:
         std::vector<std::string> names{};
     };
     std::map<std::string, own_files> local_{};  ///< By save id; if this rank's disk is its own.
-    std::optional<bool> own_disk_{};            ///< Whether the coordinator's is another one.
+    std::string apart_warning_{};               ///< For the next report.
     std::optional<uploaded_checkpoint> uploaded_{};
     std::optional<recovery::found> latest_{};  ///< What `latest` has found; its id and tier.
     earlier_save earlier_ = earlier_save::none;

@@ -86,6 +86,8 @@ public:
     /// `most` are left.
     CAIRN_DECL void finish_oldest(const pulse& now_and_then);
     CAIRN_DECL void finish();
+    /// Waits no longer than that. @return Whether all have ended
+    CAIRN_DECL bool finish(std::chrono::milliseconds longest);
     CAIRN_DECL void finish(const checkpoint_id& id, std::size_t most, const pulse& now_and_then);
     /// Ends all of them, on all ranks, with errc::cancelled, as `pending_save::cancel`.
     CAIRN_DECL void cancel() noexcept;

@@ -83,6 +83,7 @@ joint_report checkpointer_core::join(group& g, F&& prepare) {
     auto joint = join_reports(reports, static_cast<std::size_t>(options_.save.coordinator));
     g.ref.share(activity_);
     open_uploads(g);
+    compare_disks(g);
     most_failed_ = most_failed;
     g.agreed = true;
     return joint;
@@ -104,6 +105,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     }
     uploads_earlier_ = false;
     upload_ = {};
+    remove_all_local();
     group_ = std::move(next);
     r.completed = settle();
     bool const failed = joint.earlier == earlier_save::failed;
@@ -266,6 +268,8 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
     if (joint.stall > 0) schedule_->stalled(std::chrono::nanoseconds(joint.stall));
     auto const call = reports[me].call;
     rendezvous_answer a;
+    if (call == checkpointer_call::maybe_save || call == checkpointer_call::save_now)
+        a.signals = joint.signals;
     auto left = open_uploads();
     if (joint.upload == earlier_save::completed || joint.upload == earlier_save::failed) {
         a.uploaded = joint.upload;
@@ -275,8 +279,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         a.upload_failures = or_unknown(std::move(joint.upload_failures));
         saves_since_upload_ = options_.upload->every;
         // It is thrown: nothing else happens in this call.
-        if (call != checkpointer_call::save_now &&
-            !tolerates(call, a.upload_failures, failed_uploads_)) {
+        if (!goes_on(call, a, a.upload_failures, failed_uploads_)) {
             a.next = checkpoint_schedule::next_call;
             return a;
         }
@@ -298,9 +301,6 @@ CAIRN_DECL rendezvous_answer checkpointer_core::answer(const std::vector<outcome
         if (options_.upload && a.decided.what == action::save)
             a.upload =
                 upload_due(call == checkpointer_call::save_now || joint.signals != 0, left != 0);
-        // If nothing is saved although signals arrived, this step has been saved before.
-        if (a.decided.what == action::save || a.decided.what == action::none)
-            a.signals = joint.signals;
     } else if (joint.earlier == earlier_save::writing) {
         if (call != checkpointer_call::plan) a.decided.what = action::wait;
     } else {
@@ -333,12 +333,10 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         if (decided.what == action::fail) {
             drop_upload();
             auto& failures = all.answer.failures;
-            // A program calls save_now once, at its end: its current state must not be lost.
-            bool const goes_on =
-                call == checkpointer_call::save_now || tolerates(call, failures, failed_in_a_row_);
+            bool const on = goes_on(call, all.answer, failures, failed_in_a_row_);
             ++failed_in_a_row_;
-            untold_ = goes_on;
-            if (!goes_on) throw all_failures(call, std::move(failures));
+            untold_ = on;
+            if (!on) throw all_failures(call, std::move(failures));
             tolerate("save", saving_step_, failures);
             for (auto& f : failures) all.tolerated.push_back(std::move(f));
             continue;  // nothing prevents this step from being saved
@@ -392,10 +390,12 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
     r.uploaded = std::move(all.uploaded);
     if (all.answer.decided.what == action::save) {
         std::vector<rank_failure> failures;
-        // One may be on its way while the next one waits: each holds a checkpoint here.
+        // One may be on its way while the next one waits: each holds a checkpoint here. Who sends
+        // a signal may not wait so long.
         await_uploads([&](uploads& earlier, auto const& now_and_then) {
             constexpr auto any = static_cast<std::size_t>(-1);
-            earlier.finish(place_of(step), all.answer.upload ? 1 : any, now_and_then);
+            bool const waits = all.answer.upload && all.answer.signals == 0;
+            earlier.finish(place_of(step), waits ? 1 : any, now_and_then);
         });
         latest_.reset();  // it may have that name
         uploads_earlier_ = all.answer.upload;
@@ -405,6 +405,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
             else if (options_.upload)
                 upload_.part = std::make_shared<written_part>();
             part_ = upload_.part;
+            if (part_) part_->apart = group_->apart;
         });
         if (all.answer.overlapped)
             overlap(step, state, notes, *all.since);

@@ -58,7 +58,10 @@ CAIRN_DECL void checkpointer_core::note_read(std::size_t tier, const checkpoint_
         auto place = store_of(tier).at(id);
         auto const record = read_commit_record(place);
         if (!record) return;
-        catalog_->note_read(*record);
+        // Disks of other hosts may have later ones of a branch that is given up here: what this run
+        // saves from now on is newer than those.
+        constexpr std::uint64_t beyond = std::uint64_t{1} << 20;
+        catalog_->note_read(*record, tier == 0 ? 0 : beyond);
         if (upload_catalog_) upload_catalog_->note_read(*record);
     } catch (...) {
         try {

@@ -225,6 +225,11 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
     stall_ = {};
     failure_ = nullptr;
     failures_.clear();
+    try {
+        if (report_ && !apart_warning_.empty()) report_->warnings.push_back(apart_warning_);
+        if (report_) apart_warning_.clear();
+    } catch (...) {  // no memory: the next one says so
+    }
     return std::exchange(report_, std::nullopt);
 }
 

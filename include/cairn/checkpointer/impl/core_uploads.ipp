@@ -8,6 +8,8 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/host_name.hpp>
+#include <cairn/detail/identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/detail/data_names.hpp>
@@ -21,6 +23,73 @@
 
 namespace cairn::detail {
 
+/// The coordinator writes a file, and each rank looks for it. Where that fails, any rank may have a
+/// disk of its own: a run that only loads may be in a place where nothing can be written.
+CAIRN_DECL void checkpointer_core::compare_disks(group& g) {
+    if (!options_.upload) return;
+    auto mark = g.ranks.attempt([&] {
+        std::string name;
+        if (g.ranks.coordinator()) name = ".cairn-trial." + new_save_id();
+        try {
+            if (!name.empty()) parts_.store.publish(name, {}, std::nullopt);
+        } catch (...) {
+            name.clear();
+        }
+        wire_writer w;
+        w.string(name);
+        return w.take();
+    });
+    mark = g.ranks.broadcast(mark);
+    throw_failures({mark});
+    auto const name = g.ranks.alone([&] { return wire_reader(mark.payload).string(); });
+    auto const seen = g.ranks.all_gather(g.ranks.attempt([&] {
+        bool there = false;
+        try {
+            there = !name.empty() && exists(parts_.store, name);
+        } catch (...) {  // whatever prevents it
+        }
+        wire_writer w;
+        w.u8(there ? 1 : 0);
+        w.string(host_name());
+        return w.take();
+    }));
+    throw_failures(seen);
+    g.ranks.alone([&] {
+        if (name.empty()) return;
+        if (g.ranks.coordinator()) {
+            try {
+                parts_.store.remove(name);
+            } catch (...) {  // it is empty
+            }
+        }
+        g.apart.emplace();
+        std::string first;
+        for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+            wire_reader its(seen[rank].payload);
+            if (its.u8() != 0) continue;
+            if (g.apart->empty()) first = its.string();
+            g.apart->push_back(static_cast<int>(rank));
+        }
+        if (g.apart->empty()) return;
+        apart_warning_ = std::to_string(g.apart->size()) + " ranks, the first of which is rank " +
+                         std::to_string(g.apart->front()) + " on host '" + first +
+                         "', do not see what rank " + std::to_string(options_.save.coordinator) +
+                         " writes to '" + parts_.store.describe(".") +
+                         "': checkpoints there cannot be loaded, and serve to upload from; if "
+                         "all ranks should see it, see whether it is mounted there";
+    });
+}
+CAIRN_DECL bool checkpointer_core::is_apart(const group& g) const {
+    return g.apart && std::find(g.apart->begin(), g.apart->end(), ranks().rank()) != g.apart->end();
+}
+
+CAIRN_DECL void checkpointer_core::reopen_uploads() noexcept {
+    if (!group_->uploads || open_uploads() != 0) return;
+    try {
+        open_uploads(*group_);
+    } catch (...) {  // the group has broken, as its next exchange says
+    }
+}
 CAIRN_DECL void checkpointer_core::open_uploads(group& g) {
     if (!options_.upload) return;
     auto lane = await_completion<any_communicator>([&](auto done) {
@@ -61,39 +130,64 @@ CAIRN_DECL void checkpointer_core::settle_upload(checkpointer_call call, agreeme
         all.uploaded = note_upload(std::move(u));
         return;
     }
+    reopen_uploads();
     auto& failures = all.answer.upload_failures;
-    bool const goes_on =
-        call == checkpointer_call::save_now || tolerates(call, failures, failed_uploads_);
+    bool const on = goes_on(call, all.answer, failures, failed_uploads_);
     ++failed_uploads_;
-    untold_upload_ = goes_on;
-    if (!goes_on) throw all_failures(call, std::move(failures));
+    untold_upload_ = on;
+    if (!on) throw all_failures(call, std::move(failures));
     tolerate("upload", u.step, failures);
     for (auto& f : failures) all.tolerated.push_back(std::move(f));
+}
+/// A program calls save_now once, at its end, or is told to end by a signal: its current state
+/// must not be lost.
+CAIRN_DECL bool checkpointer_core::goes_on(checkpointer_call call, const rendezvous_answer& a,
+                                           const std::vector<rank_failure>& failures,
+                                           std::int64_t failed) const {
+    return call == checkpointer_call::save_now || a.signals != 0 ||
+           tolerates(call, failures, failed);
 }
 CAIRN_DECL void checkpointer_core::drop_upload() {
     if (!std::exchange(uploads_earlier_, false)) return;
     upload_ = {};
     group_->uploads->drop_newest();
+    reopen_uploads();
     saves_since_upload_ = options_.upload->every;
 }
 CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& removed) noexcept {
     auto const part = std::exchange(part_, nullptr);
-    if (!part || part->results.file_sizes.empty()) return;
+    if (!part || !is_apart(*group_)) return;
     try {
         auto const id = place_of(saving_step_);
-        if (!own_disk_) {
-            auto place = parts_.store.at(id);
-            own_disk_ = !exists(place, metadata_name);
-        }
-        if (!*own_disk_) return;
         std::set<std::string> gone(removed.begin(), removed.end());
         for (auto const& [save, files] : local_)
             if (files.place == id) gone.insert(save);  // it was replaced
         for (auto const& save : gone) remove_local(save);
-        auto& own = local_[part->save_id];
-        own.place = id;
-        for (auto const& [name, size] : part->results.file_sizes) own.names.push_back(name);
+        add_local(*part);
     } catch (...) {  // the files stay: they are on a disk that the run fills anew
+    }
+}
+CAIRN_DECL void checkpointer_core::add_local(const written_part& part) {
+    if (part.results.file_sizes.empty()) return;
+    auto& own = local_[part.save_id];
+    own.place = place_of(saving_step_);
+    own.names.clear();
+    for (auto const& [name, size] : part.results.file_sizes) own.names.push_back(name);
+}
+CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
+    auto const part = std::exchange(part_, nullptr);
+    if (!is_apart(*group_)) return;
+    try {
+        if (part) add_local(*part);
+        while (!local_.empty()) {
+            auto place = parts_.store.at(local_.begin()->second.place);
+            // With the metadata it may be whole.
+            if (exists(place, metadata_name))
+                local_.erase(local_.begin());
+            else
+                remove_local(local_.begin()->first);
+        }
+    } catch (...) {  // as above
     }
 }
 CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
@@ -116,7 +210,11 @@ CAIRN_DECL void checkpointer_core::await_uploads(
 }
 CAIRN_DECL void checkpointer_core::finish_all() {
     finish_earlier();
-    if (group_->uploads) group_->uploads->finish();
+    // Those that join the next group wait for this rank meanwhile.
+    if (group_->uploads && !group_->uploads->finish(options_.save.exchange_timeout / 2)) {
+        group_->uploads->cancel();
+        group_->uploads->finish();
+    }
 }
 CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
     if (!group_->uploads) return;

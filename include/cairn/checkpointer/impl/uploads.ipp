@@ -207,8 +207,11 @@ CAIRN_DECL void uploads::finish_oldest(const pulse& now_and_then) {
     while (!changed_.wait_for(lock, now_and_then.period, done)) now_and_then.each();
 }
 CAIRN_DECL void uploads::finish() {
+    while (!finish(std::chrono::hours(1))) continue;
+}
+CAIRN_DECL bool uploads::finish(std::chrono::milliseconds longest) {
     std::unique_lock lock(m_);
-    changed_.wait(lock, [&] {
+    return changed_.wait_for(lock, longest, [&] {
         return std::all_of(all_.begin(), all_.end(), [](auto const& u) { return u->ended(); });
     });
 }

@@ -10,7 +10,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -22,6 +24,8 @@ struct written_part {
     write_results results{};
     commit_record record{};  ///< On the coordinator.
     bool held = false;       ///< The checkpoint is kept until it is written elsewhere.
+    /// Ranks whose disks the coordinator does not see; none: it is not known.
+    std::optional<std::vector<int>> apart{};
     /// Told what the rank works on, as soon as the save has begun. May be empty.
     std::function<void(const std::shared_ptr<cairn::activity>&)> begun{};
 

@@ -285,7 +285,7 @@ struct torch_writer::state {
             found = std::to_string(there) + " bytes";
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::not_found)) throw;
-            if (own_disks) return;
+            if (own_disks && may_be_apart(name)) return;
             found = "no such file";
         }
         throw error(errc::corrupt,
@@ -293,6 +293,15 @@ struct torch_writer::state {
                      .expected = std::to_string(size) + " bytes, as its writer reported",
                      .found = std::move(found),
                      .remedy = "all ranks must see the same directory"});
+    }
+
+    /// Whether a file may be on a disk that this rank does not see.
+    bool may_be_apart(const std::string& name) const {
+        if (!apart || options.file_name) return !apart || !apart->empty();
+        return std::any_of(apart->begin(), apart->end(), [&](int rank) {
+            auto const begin = detail::default_data_name(rank, 0);
+            return name.starts_with(begin.substr(0, begin.rfind('_') + 1));
+        });
     }
 
     /// Measured with PyTorch 2.14: about 2 kB of Python objects for each chunk, on every rank.
@@ -389,6 +398,7 @@ struct torch_writer::state {
     std::optional<detail::running_save> running{};
     bool own_threads;
     bool own_disks = false;
+    std::optional<std::vector<int>> apart{};  ///< Ranks whose disks are others, if it is known.
     detail::pace speed;
     detail::job_pool jobs;  // last member: its threads end first
 };
@@ -403,8 +413,9 @@ CAIRN_DECL torch_writer::torch_writer(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer& torch_writer::operator=(torch_writer&&) noexcept = default;
 CAIRN_DECL torch_writer::~torch_writer() = default;
 
-CAIRN_DECL void torch_writer::on_own_disks() {
+CAIRN_DECL void torch_writer::on_own_disks(std::optional<std::vector<int>> apart) {
     s_->own_disks = true;
+    s_->apart = std::move(apart);
 }
 CAIRN_DECL void torch_writer::reset(const checkpoint_id& id) {
     s_->reset(id);

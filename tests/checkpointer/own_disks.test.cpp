@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of several hosts, some of which do not see the coordinator's disk.
+#include "support/forwarding_store.hpp"
+#include "tiered_run.hpp"
+
+#include <cairn/comm/thread_group.hpp>
+#include <cairn/object_store/memory.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(checkpointer_own_disks)
+
+using namespace checkpointed_ranks;
+using list = std::vector<std::string>;
+
+namespace {
+
+/// A directory in which something may be mounted, which then goes away.
+class mounted_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    mounted_store(cairn::memory_store mounted, cairn::memory_store below,
+                  std::shared_ptr<std::atomic<bool>> gone)
+        : forwarding_store(mounted), below_(std::move(below)), gone_(std::move(gone)) {}
+    mounted_store at(const std::string& id) const {
+        return {*gone_ ? below_.at(id) : store_.at(id), below_.at(id), gone_};
+    }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+
+private:
+    cairn::memory_store below_;
+    std::shared_ptr<std::atomic<bool>> gone_;
+};
+
+/// The disks of three hosts, on which a run keeps the last two checkpoints.
+struct hosts {
+    static constexpr int n = 3;
+    tiered_run r{n};
+    std::vector<cairn::memory_store> disks = std::vector<cairn::memory_store>(n);
+
+    cairn::memory_store& disk_of(const rank& me) {
+        return disks[static_cast<std::size_t>(me.number)];
+    }
+    cairn::checkpointer checkpointer(rank& me, int every) {
+        auto o = r.options(me, every);
+        o.keep = cairn::last(2);
+        return {me.member, disk_of(me), std::move(o)};
+    }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_see_the_others_files_is_told) {
+    for (bool const apart : {false, true}) {
+        tiered_run r(3);
+        cairn::memory_store other;
+        notes saw;
+        r.on_ranks([&](rank& me) {
+            cairn::memory_store disk = apart && me.number == 2 ? other : r.base;
+            cairn::checkpointer ckpt(me.member, disk, r.options(me));
+            for (int const step : {1, 2}) {
+                save_step(me, ckpt, step);
+                auto const report = ckpt.wait();
+                BOOST_REQUIRE(report.has_value());
+                for (auto const& w : report->warnings) saw.add(me.number, w);
+            }
+        });
+        BOOST_TEST(r.base.list().empty());
+        auto const told = saw.agreed();
+        BOOST_REQUIRE(told.size() == (apart ? 1u : 0u));
+        if (apart) BOOST_TEST(has(told[0], "1 ranks, the first of which is rank 2"), told[0]);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_mount_that_goes_away_fails_the_save) {
+    tiered_run r(3);
+    cairn::memory_store below;
+    auto const gone = std::make_shared<std::atomic<bool>>(false);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        auto const mine = me.number == 1 ? gone : std::make_shared<std::atomic<bool>>(false);
+        cairn::checkpointer ckpt(me.member, mounted_store(r.base, below, mine), r.options(me));
+        save_step(me, ckpt, 1);
+        BOOST_TEST(ckpt.wait().has_value());
+        me.meet();
+        *gone = true;
+        me.meet();
+        save_step(me, ckpt, 2);
+        saw.add(me.number, outcome_of([&] {
+                    (void)ckpt.wait();
+                    return cairn::checkpoint_result();
+                }));
+    });
+    auto const told = saw.agreed();
+    BOOST_REQUIRE(told.size() == 1u);
+    BOOST_TEST(has(told[0], "all ranks must see the same directory"), told[0]);
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+}
+
+BOOST_AUTO_TEST_CASE(the_next_group_finds_room_on_each_disk) {
+    hosts h;
+    cairn::thread_group second(hosts::n);
+    h.r.on_ranks([&](rank& me) {
+        auto ckpt = h.checkpointer(me, 100);
+        for (int step = 1; step <= 3; ++step) {
+            save_step(me, ckpt, step);
+            if (step != 3) (void)ckpt.wait();
+        }
+        (void)ckpt.replace_group(second.rank(me.number));
+        me.meet();
+        if (me.number != 0) BOOST_TEST(h.disk_of(me).places().empty());
+        me.meet();
+        for (int step = 4; step <= 6; ++step) save_step(me, ckpt, step);
+        (void)ckpt.wait();
+    });
+    for (auto& disk : h.disks)
+        BOOST_TEST(disk.places() == (list{"step_5", "step_6"}), boost::test_tools::per_element());
+}
+
+/// One host goes on from the second place; then the run is back on a disk with the branch that was
+/// given up.
+BOOST_AUTO_TEST_CASE(what_was_saved_after_a_return_to_the_second_place_is_newer) {
+    tiered_run r(1);
+    cairn::memory_store first, second;
+    r.on_ranks([&](rank& me) {
+        auto const on = [&](cairn::memory_store& disk) {
+            return cairn::checkpointer(me.member, disk, r.options(me, 100));
+        };
+        {
+            auto ckpt = on(first);
+            for (int step = 1; step <= 9; ++step) save_step(me, ckpt, step);  // uploads the first
+        }
+        {
+            auto ckpt = on(second);
+            (void)ckpt.load("step_1", me);
+            me.train(2);
+            BOOST_TEST(ckpt.save_now(2, me).saved);
+        }
+        auto ckpt = on(first);
+        BOOST_TEST(ckpt.latest().value() == "step_2");
+    });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
