@@ -24,6 +24,10 @@
 
 #include <curl/curl.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -99,6 +103,7 @@ private:
         const s3::request& r;
         const pieces& into;
         answer& a;
+        const int& fd;
         std::size_t given = 0, piece = 0, taken = 0;
     };
     static std::size_t give(char* to, std::size_t, std::size_t n, void* self) {
@@ -126,9 +131,18 @@ private:
         }
         return n;
     }
+    static int opened(void* self, ::curl_socket_t fd, ::curlsocktype) {
+        static_cast<connection*>(self)->fd_ = fd;
+        return CURL_SOCKOPT_OK;
+    }
     static std::size_t header(char* data, std::size_t, std::size_t n, void* self) {
         std::string_view line(data, n);
-        auto& a = static_cast<transfer*>(self)->a;
+        auto& t = *static_cast<transfer*>(self);
+        auto& a = t.a;
+        // A small body does not come before its head is acknowledged, if the server does not send
+        // both at once.
+        int const on = 1;
+        if (line == "\r\n") (void)::setsockopt(t.fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
         auto const value = [&](std::string_view name) {
             if (line.size() <= name.size() ||
                 ::strncasecmp(line.data(), name.data(), name.size()) != 0)
@@ -146,7 +160,7 @@ private:
         auto* const c = curl_.get();
         ::curl_easy_reset(c);
         answer a;
-        transfer t{r, into, a};
+        transfer t{r, into, a, fd_};
         auto const query = s3::encoded_query(r);
         auto const url = r.to.scheme + "://" + s3::host_of(r.to) + s3::encoded_path(r) +
                          (query.empty() ? "" : "?" + query);
@@ -161,6 +175,8 @@ private:
         ::curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 512L << 10);
         ::curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, &take);
         ::curl_easy_setopt(c, CURLOPT_WRITEDATA, &t);
+        ::curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, &opened);
+        ::curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, this);
         ::curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, &header);
         ::curl_easy_setopt(c, CURLOPT_HEADERDATA, &t);
         if (r.method == "HEAD") ::curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
@@ -185,6 +201,7 @@ private:
     const s3::store_settings& to_;
     std::atomic<std::uint64_t>& requests_;
     std::unique_ptr<::CURL, freed> curl_;
+    int fd_ = -1;
 };
 
 /// The loop, as one rank runs it.

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// An export that takes longer than a process may be silent, by clocks of the test's own.
+// Exports and saves that take longer than a process may be silent, by clocks of the test's own.
 #include "safetensors_exports.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/shifted_clock.hpp"
 
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/leftovers.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/storage/detail/signs_of_life.hpp>
+#include <cairn/storage/detail/storage_clock.hpp>
+#include <cairn/storage/torch_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -144,6 +149,36 @@ BOOST_AUTO_TEST_CASE(an_export_that_takes_days_is_not_presumed_dead) {
     BOOST_TEST(failure_of([&] { save_on(base, parts, 1, "m", o, 2); }) == "no failure");
     BOOST_TEST(looked.find("it only looks") != looked.npos, looked);
     BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
+}
+
+/// Another process, which would remove what an ended save has left, comes when one file has been
+/// written for two days.
+BOOST_AUTO_TEST_CASE(a_save_of_one_file_that_takes_days_is_not_presumed_dead) {
+    auto const with = std::make_shared<slow_store::shared>();
+    slow_store const base(cairn::memory_store(), with);
+    with->each = 13h;
+    int writes = 0;
+    std::vector<std::string> warnings;
+    with->on_write = [&] {
+        if (++writes != 5) return;
+        cairn::any_store place(base.seen_by_another().at("s"));
+        cairn::detail::storage_clock const now(place);
+        cairn::detail::leftovers rest(place, {}, nullptr);
+        rest.collect(now.name(), {});
+        warnings = rest.take_warnings();
+    };
+    std::vector<std::vector<float>> parts(6, std::vector<float>(std::size_t{1} << 15, 1));
+    cairn::state_dict state;
+    for (std::size_t i = 0; i < parts.size(); ++i) state["t" + std::to_string(i)] = parts[i];
+    cairn::torch_writer_options o;
+    o.thread_count = 1;
+    cairn::save(state, "s", cairn::torch_writer(cairn::any_store(base), o));
+    BOOST_TEST(writes > 5);
+    BOOST_TEST(warnings.empty());
+    std::set<std::string> names;
+    for (auto const& info : slow_store(base).at("s").list()) names.insert(info.name);
+    BOOST_TEST(names.size() == 2u);  // .metadata, and one file
+    BOOST_TEST(names.count(".metadata") == 1u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -251,4 +251,12 @@ DEFECTS = [
     Defect("s3-own-uploads-forgotten", STORE,
            "&& here.begun.count(key) == 0)", "&& (PLANTED || here.begun.count(key) == 0))",
            by="s3:s3_store", wrong="an upload stays when its object is removed meanwhile"),
+    Defect("upload-shows-no-life", "storage/impl/torch_writer.ipp",
+           "if (placed.renames() || !signs->", "if (PLANTED || placed.renames() || !signs->",
+           by="storage:long_exports",
+           wrong="a save whose upload takes a day is presumed dead"),
+    Defect("sign-of-life-stays", "storage/impl/torch_writer.ipp",
+           "if (shown) try {", "if (shown && !PLANTED) try {",
+           by="storage:long_exports",
+           wrong="a long save leaves an object in its checkpoint"),
 ]

@@ -16,6 +16,7 @@
 #include <cairn/storage/detail/file_names.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/running_saves.hpp>
+#include <cairn/storage/detail/signs_of_life.hpp>
 #include <cairn/storage/detail/write_file.hpp>
 #include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
@@ -82,6 +83,8 @@ struct torch_writer::state {
         me = setup;
         running.reset();
         running.emplace(me.save_id);
+        signs.emplace(detail::signs_of_life::clock::now());
+        shown = false;
         // No rank creates a file before all have planned, so this save finds the space that the
         // last one has freed.
         await_space();
@@ -114,7 +117,9 @@ struct torch_writer::state {
                 names.push_back(file_name(static_cast<int>(rank), static_cast<int>(n)));
         }
         names = detail::data_names(names, me.save_id);
-        hold.take(placed, me.save_id, names, options.overwrite, me.activity.get());
+        auto listed = names;
+        if (!placed.renames()) listed.push_back(sign_name());
+        hold.take(placed, me.save_id, std::move(listed), options.overwrite, me.activity.get());
         // Other processes on this host are about to write to a disk that may have been full.
         if (hold.has_removed()) await_space();
         std::vector<std::string> encoded;
@@ -166,15 +171,20 @@ struct torch_writer::state {
                 if (own_threads) detail::apply_to_this_thread(options.polite);
                 detail::heeded_stop const heeded(me.stop);
                 auto& f = job->files[i];
+                // Asked before each piece.
+                auto const ends = [&] {
+                    show_life();
+                    return failed();
+                };
                 std::optional<detail::item_compressor> compressor;
                 if (options.zstd_level)
                     compressor.emplace(*options.zstd_level).lay_out(f, data, [&] {
                         if (me.activity) me.activity->advance();
-                        if (me.stop.stop_requested() || failed())
+                        if (me.stop.stop_requested() || ends())
                             throw error(errc::cancelled, {.rank = me.rank});
                     });
                 auto handle = create(f.name, f.size);
-                detail::append_stream out(handle, me, speed, failed);
+                detail::append_stream out(handle, me, speed, ends);
                 detail::write_file(
                     out, f, data, job->results.items, [&](auto item) { release(*job, item); },
                     compressor ? &*compressor : nullptr);
@@ -239,6 +249,11 @@ struct torch_writer::state {
         switch (end) {
             case save_end::committed:
                 result.warnings = hold.sweep(placed, published, activity);
+                if (shown) try {
+                        placed.remove(sign_name());
+                    } catch (...) {  // a later save, or `cairn gc`, removes it
+                        result.warnings.push_back(detail::text_of(std::current_exception()));
+                    }
                 break;
             case save_end::abandoned: result.warnings = hold.release(placed); break;
             case save_end::uncertain:
@@ -249,6 +264,17 @@ struct torch_writer::state {
         running.reset();
         done(std::move(result));
     }
+
+    /// A file that is being written shows that its writer lives, but not what is being uploaded:
+    /// any rank that does that for long makes an empty object, again and again. The intent lists
+    /// it.
+    void show_life() {
+        if (placed.renames() || !signs->is_due(detail::signs_of_life::clock::now())) return;
+        auto const name = sign_name();
+        note_made(name);
+        placed.publish(name, {}, std::nullopt);
+    }
+    std::string sign_name() const { return detail::data_name("__alive", me.save_id); }
 
     std::string file_name(int rank, int n) const {
         return options.file_name ? options.file_name(rank, n) : detail::default_data_name(rank, n);
@@ -264,8 +290,10 @@ struct torch_writer::state {
         advance();
         try {
             for (auto& info : placed.list()) listed.emplace(std::move(info.name), info.size);
+            shown = listed.count(sign_name()) != 0;
         } catch (...) {  // something else in the place, perhaps
             listed.clear();
+            shown = !placed.renames();
             warnings.push_back(
                 "the files of this save could not be listed, so each was opened to "
                 "check its size: " +
@@ -344,11 +372,12 @@ struct torch_writer::state {
     }
     /// Notes the file before it exists, so that it is removed whatever happens.
     any_store::writer create(const std::string& name, std::uint64_t size) {
-        {
-            std::lock_guard const lock(files_mutex);
-            made.insert(name);
-        }
+        note_made(name);
         return placed.create(name, size, options.sync_files);
+    }
+    void note_made(const std::string& name) {
+        std::lock_guard const lock(files_mutex);
+        made.insert(name);
     }
 
     void end_of_files(write_job& job, std::exception_ptr failure) {
@@ -396,6 +425,8 @@ struct torch_writer::state {
     std::set<std::string> made{};       ///< The files of this save, which may exist.
     std::set<std::string> published{};  ///< The files of the current checkpoint.
     std::optional<detail::running_save> running{};
+    std::optional<detail::signs_of_life> signs{};
+    bool shown = false;  ///< On the coordinator: a rank has made the object that shows life.
     bool own_threads;
     bool own_disks = false;
     std::optional<std::vector<int>> apart{};  ///< Ranks whose disks are others, if it is known.

@@ -77,17 +77,18 @@ public:
 
 private:
     struct exchange;
-    struct handle_deleter {
-        CAIRN_DECL void operator()(void* h) const noexcept;
+    struct connection;
+    struct connection_deleter {
+        CAIRN_DECL void operator()(connection* c) const noexcept;
     };
-    using handle = std::unique_ptr<void, handle_deleter>;
+    using connection_ptr = std::unique_ptr<connection, connection_deleter>;
 
-    handle take();
-    void give_back(handle h) noexcept;
+    connection_ptr take();
+    void give_back(connection_ptr c) noexcept;
 
     http_options options_;
     std::mutex m_{};
-    std::vector<handle> idle_{};
+    std::vector<connection_ptr> idle_{};
 };
 
 /// Directs a request to where a `Location` of its answer leads, which may be relative. Path and

@@ -13,6 +13,8 @@
 
 #include <curl/curl.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,6 +39,20 @@ CAIRN_DECL proxies proxies::read(const environment& get) {
     return {first("http_proxy", "all_proxy", "ALL_PROXY"),
             first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
             first("no_proxy", "NO_PROXY")};
+}
+
+/// A handle of libcurl's, with the connection that it keeps.
+struct http::connection {
+    connection() : curl(::curl_easy_init(), ::curl_easy_cleanup) {
+        if (!curl) throw std::bad_alloc();
+    }
+    connection(connection&&) = delete;
+
+    int fd = -1;  ///< That was opened last; -1: none. Outlives the handle, which closes it.
+    std::unique_ptr<::CURL, void (*)(::CURL*)> curl;
+};
+CAIRN_DECL void http::connection_deleter::operator()(connection* c) const noexcept {
+    delete c;
 }
 
 /// What the functions that libcurl calls share. None of them lets an exception out.
@@ -66,6 +82,7 @@ struct http::exchange {
             result.got.headers.clear();
             return;
         }
+        if (line.empty()) return acknowledge();
         auto const colon = line.find(':');
         constexpr std::size_t most_headers = 200;
         if (colon == line.npos || result.got.headers.size() == most_headers) return;
@@ -73,6 +90,15 @@ struct http::exchange {
         auto value = line.substr(colon + 1);
         while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
         result.got.headers.emplace_back(std::move(name), value);
+    }
+
+    /// Of the head of an answer. A server that writes the body by itself, with Nagle's algorithm as
+    /// radosgw by default, sends a small one no sooner, and the kernel waits for 40 ms.
+    void acknowledge() const noexcept {
+#ifdef TCP_QUICKACK
+        int const on = 1;
+        if (over->fd >= 0) (void)::setsockopt(over->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+#endif
     }
 
     static std::size_t receive(char* data, std::size_t, std::size_t n, void* self) noexcept {
@@ -138,13 +164,17 @@ struct http::exchange {
         return 0;
     }
     static ::curl_socket_t open_socket(void* self, ::curlsocktype, ::curl_sockaddr* a) noexcept {
-        if (self != nullptr) static_cast<exchange*>(self)->resolving.reset();
+        auto* const x = static_cast<exchange*>(self);
+        if (x != nullptr) x->resolving.reset();
         descriptor_change const opening;
         int const fd = ::socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
         if (fd >= 0) close_in_children(fd, true);
+        if (x != nullptr) x->over->fd = fd;
         return fd;
     }
-    static int close_socket(void*, ::curl_socket_t fd) noexcept {
+    /// @param over  The connection.
+    static int close_socket(void* over, ::curl_socket_t fd) noexcept {
+        if (auto* const c = static_cast<connection*>(over); c != nullptr && c->fd == fd) c->fd = -1;
         descriptor_change const closing;
         close_in_children(fd, false);
         return ::close(fd);
@@ -152,6 +182,7 @@ struct http::exchange {
 
     const request& r;
     const terms& t;
+    connection* over = nullptr;
     ::CURL* curl = nullptr;
     ::curl_slist* headers = nullptr;
     http_result result{};
@@ -162,42 +193,37 @@ struct http::exchange {
     std::optional<blocked_signals> resolving{};
 };
 
-CAIRN_DECL void http::handle_deleter::operator()(void* h) const noexcept {
-    ::curl_easy_cleanup(h);
-}
-
 CAIRN_DECL http::http(http_options o) : options_(std::move(o)) {
     start_curl();
 }
 CAIRN_DECL http::~http() = default;
 
-CAIRN_DECL http::handle http::take() {
+CAIRN_DECL http::connection_ptr http::take() {
     {
         std::lock_guard const lock(m_);
         if (!idle_.empty()) {
-            auto h = std::move(idle_.back());
+            auto c = std::move(idle_.back());
             idle_.pop_back();
-            return h;
+            return c;
         }
     }
-    handle h(::curl_easy_init());
-    if (!h) throw std::bad_alloc();
-    return h;
+    return connection_ptr(new connection);
 }
 
-CAIRN_DECL void http::give_back(handle h) noexcept {
-    ::curl_easy_reset(h.get());  // which keeps its connections
+CAIRN_DECL void http::give_back(connection_ptr c) noexcept {
+    ::curl_easy_reset(c->curl.get());  // which keeps its connections
     std::lock_guard const lock(m_);
     try {
-        idle_.push_back(std::move(h));
+        idle_.push_back(std::move(c));
     } catch (const std::bad_alloc&) {  // its connection is closed
     }
 }
 
 CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     exchange x(r, t);
-    auto h = take();
-    auto* const c = x.curl = h.get();
+    auto over = take();
+    x.over = over.get();
+    auto* const c = x.curl = over->curl.get();
     auto const set = [c](auto option, auto value) {
         if (auto const e = ::curl_easy_setopt(c, option, value); e == CURLE_OUT_OF_MEMORY)
             throw std::bad_alloc();
@@ -227,6 +253,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_OPENSOCKETFUNCTION, &exchange::open_socket);
     set(CURLOPT_OPENSOCKETDATA, static_cast<void*>(&x));
     set(CURLOPT_CLOSESOCKETFUNCTION, &exchange::close_socket);
+    set(CURLOPT_CLOSESOCKETDATA, static_cast<void*>(over.get()));
     set(CURLOPT_RESOLVER_START_FUNCTION, &exchange::resolve);
     set(CURLOPT_RESOLVER_START_DATA, static_cast<void*>(&x));
     set(CURLOPT_PREREQFUNCTION, &exchange::sending);
@@ -284,7 +311,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
         if (result.too_long) result.failure = "an answer that is longer than it should be";
     }
     // After a failure, what is left of the answer is on no connection that is kept.
-    give_back(std::move(h));
+    give_back(std::move(over));
     return std::move(x.result);
 }
 
