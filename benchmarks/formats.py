@@ -2,8 +2,8 @@
 """What `benchmarks/compare --formats` compares: conversions, saves and loads in other formats.
 
 In each round the contenders of a task take turns. Conversions and statistics are of a checkpoint
-that cairn saved on as many ranks; `cairn` is the whole run of the program, PyTorch's are the calls
-alone, without the import. A save is the third in a process; a load, the first.
+that cairn saved on as many ranks; `cairn` and `loop` are whole runs of programs, PyTorch's are the
+calls alone, without the import. A save is the third in a process; a load, the first.
 
 *Loop* moves the same bytes with as many threads or processes and as many files, with one checksum
 of each byte and the same syncs, and does nothing else: `gpt2 copy` and `sum`, `gpt2 --bare`. What
@@ -58,7 +58,7 @@ class Extract:
         return line
 
     def tool(self, *arguments): return self.to_new(f"{BUILD}/tools/cairn", *arguments)
-    def gpt2(self, *arguments): return run(*cairn_command(1)[0], *arguments)
+    def gpt2(self, *arguments): return self.to_new(*cairn_command(1)[0], *arguments)
     def convert(self, source, target):
         return self.to_new(self.python, f"{HERE}/gpt2_conversion.py", source, target, figures=run)
 
@@ -69,7 +69,7 @@ class Extract:
 
     def tasks(self):
         dcp, pt, tensors = f"{self.at}/dcp/s0", f"{self.at}/model.pt", f"{self.at}/safetensors"
-        to, loop_to = f"{self.to}/to", f"{self.at}/looped"
+        to = f"{self.to}/to"
         # As many as cairn's DCP of one rank has.
         files = str(min(len(os.sched_getaffinity(0)), self.size // LARGEST))
         several = ("--max-file-size", str(int(1.1 * self.size / self.ranks)))
@@ -90,16 +90,16 @@ class Extract:
             task("DCP → .pt", ["dcp"], {
                 "cairn": lambda: self.tool("convert", dcp, f"{to}.pt"),
                 "dcp_to_torch_save": lambda: self.convert(dcp, f"{to}.pt"),
-                "loop": lambda: self.gpt2("copy", dcp, loop_to)}),
+                "loop": lambda: self.gpt2("copy", dcp, to)}),
             task(".pt → DCP", ["model.pt"], {
                 "cairn": lambda: self.tool("convert", pt, to),
                 "torch_save_to_dcp": lambda: self.convert(pt, to),
-                "loop": lambda: self.gpt2("copy", pt, loop_to, "--files", files)}),
+                "loop": lambda: self.gpt2("copy", pt, to, "--files", files)}),
             task("DCP → Hugging Face", ["dcp"], {
                 "cairn": lambda: self.tool("convert", dcp, to, "--to", "safetensors",
                                            "--skip-values"),
                 "PyTorch": lambda: self.save(self.torch(*hugging_face)),
-                "loop": lambda: self.gpt2("copy", dcp, loop_to)}),
+                "loop": lambda: self.gpt2("copy", dcp, to)}),
             task("save, a file for each rank", [], {
                 "cairn": lambda: self.save(self.cairn(*st, *several)),
                 "cairn's DCP": lambda: self.save(self.cairn()),

@@ -8,6 +8,7 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/file_adder.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -91,6 +92,28 @@ public:
         auto const text = without_member(bytes, "quantization_config");
         auto const all = std::as_bytes(std::span(text));
         return {all.begin(), all.end()};
+    }
+    /// Adds those that a directory of safetensors files gets, in pieces. Where they must be in
+    /// memory together, one that has no room any more is not copied.
+    void add_to(const std::string& target, const cairn::file_adder& put) {
+        auto room = is_url(target) ? cairn::file_adder::most_in_memory : UINT64_MAX;
+        for (auto const& name : names_) {
+            if (name.find('/') != name.npos) continue;
+            auto place = from_;
+            auto from = place.open(name);
+            if (from.size() > room) {
+                failed_.emplace(name, "files beside an export to a URL have at most " +
+                                          std::to_string(cairn::file_adder::most_in_memory) +
+                                          " bytes together");
+                continue;
+            }
+            room -= from.size();
+            if (changes(name))
+                put(name, content(name));
+            else
+                put(name, from.size(),
+                    [&](std::uint64_t at, std::span<std::byte> into) { from.read(at, into); });
+        }
     }
     const std::vector<std::string>& names() const { return names_; }
     /// Those that have not appeared, and why.

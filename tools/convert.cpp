@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace tool {
@@ -104,6 +105,42 @@ std::vector<std::string> members_lost(const cairn::metadata& m, target to) {
     return lost;
 }
 
+/// The keys of dicts, in what is converted, that are numbers, a bool or None in a file of
+/// torch.save, as paths.
+std::set<cairn::key_path> text_keys_in(const cairn::metadata& m, const cairn::convert_options& o) {
+    std::set<cairn::key_path> found;
+    if (m.text_keys.empty()) return found;
+    for (auto const& [fqn, path] : m.paths) {
+        if (!o.converts(fqn)) continue;
+        cairn::key_path part;
+        for (auto const& step : path) {
+            part.push_back(step);
+            if (m.text_keys.count(part) != 0) found.insert(part);
+        }
+    }
+    return found;
+}
+/// Says that they are text in the target.
+void tell_text_keys(const std::set<cairn::key_path>& keys) {
+    if (keys.empty()) return;
+    constexpr std::size_t most = 3;
+    std::size_t n = 0;
+    std::cout << "not kept: that these keys are numbers, True, False or None: ";
+    for (auto const& path : keys) {
+        if (n == most) break;
+        std::cout << (n++ == 0 ? "'" : ", '");
+        for (std::size_t i = 0; i < path.size(); ++i) {
+            auto const* text = std::get_if<std::string>(&path[i]);
+            std::cout << (i == 0 ? "" : ".")
+                      << cairn::terminal_text(
+                             text != nullptr ? *text : std::to_string(std::get<1>(path[i])));
+        }
+        std::cout << "'";
+    }
+    if (keys.size() > n) std::cout << " and " << keys.size() - n << " more";
+    std::cout << "; they are text, as all keys of PyTorch's DCP\n";
+}
+
 /// What the ranks of a conversion have to say.
 struct findings {
     std::set<std::string> unchecked{}, left_out{}, warnings{};
@@ -131,17 +168,14 @@ findings run(const conversion& c, const cairn::convert_options& options, Writer&
 
 /// With the files beside it, which appear with the weights.
 findings to_safetensors(const conversion& c, const cairn::convert_options& options,
-                        const beside& others) {
+                        beside& others) {
     cairn::safetensors_writer_options o;
     o.skip_values = c.skip_values;
     if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
     o.checksums_in_files = c.checksums;
     o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
     if (!c.to.ends_with(".safetensors"))
-        o.add_files = [&](auto const& put) {
-            for (auto const& name : others.names())
-                if (name.find('/') == name.npos) put(name, others.content(name));
-        };
+        o.add_files = [&](auto const& put) { others.add_to(c.to, put); };
     return run(c, options,
                [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
 }
@@ -197,6 +231,11 @@ int convert(const conversion& c) {
     auto const lost_members = members_lost(m, to);
     for (auto const& name : lost_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
+    // A file of torch.save has them again; of safetensors, no keys but names.
+    auto const text_keys = to == target::safetensors || (to == target::torch && c.map.empty())
+                               ? std::set<cairn::key_path>()
+                               : text_keys_in(m, options);
+    tell_text_keys(text_keys);
     for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
     for (auto const& [name, why] : others.failed())
@@ -206,7 +245,8 @@ int convert(const conversion& c) {
     for (auto const& name : others.unused())
         std::cout << "not copied: '" << cairn::terminal_text(name)
                   << "', which is no part of the checkpoint\n";
-    return lost.empty() && others.failed().empty() && found.left_out.empty() && lost_members.empty()
+    return lost.empty() && others.failed().empty() && found.left_out.empty() &&
+                   lost_members.empty() && text_keys.empty()
                ? fine
                : finding;
 }

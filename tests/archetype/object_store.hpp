@@ -121,6 +121,7 @@ public:
     void move(std::string_view from, std::string_view to) { base_.move(from, to); }
     void exchange(std::string_view a, std::string_view b) { base_.exchange(a, b); }
     std::vector<std::string> hidden_places() { return base_.hidden_places(); }
+    std::vector<std::string> others() { return base_.others(); }
     void remove_tree(std::string_view n) { base_.remove_tree(n); }
 
 private:
@@ -358,6 +359,10 @@ struct store_without_hidden_places : renaming_store {
     store_without_hidden_places at(std::string) const;
     void hidden_places() = delete;
 };
+struct store_without_others : renaming_store {
+    store_without_others at(std::string) const;
+    void others() = delete;
+};
 struct store_without_remove_tree : renaming_store {
     store_without_remove_tree at(std::string) const;
     void remove_tree() = delete;
@@ -386,7 +391,7 @@ static_assert(!BrowsableStore<store_without_remove_place>);
 static_assert(!BrowsableStore<store_remove_place_returns>);
 static_assert(BrowsableStore<store_kind_is_bool> && !RenamingStore<store_kind_is_bool>);
 static_assert(!RenamingStore<store_without_exchange> && !RenamingStore<store_move_returns>);
-static_assert(!RenamingStore<store_without_hidden_places>);
+static_assert(!RenamingStore<store_without_hidden_places> && !RenamingStore<store_without_others>);
 static_assert(!RenamingStore<store_without_remove_tree>);
 static_assert(!UnsyncedStore<store_without_sync_returns_nothing>);
 static_assert(!WarningStore<store_take_warnings_is_text>);

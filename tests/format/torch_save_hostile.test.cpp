@@ -2,12 +2,19 @@
 // Files of torch.save that are damaged, hostile or beyond what cairn reads.
 #include "torch_save_file.hpp"
 
+#include <cairn/format/zip/directory_size.hpp>
+#include <cairn/format/zip/reader.hpp>
+#include <cairn/format/zip/writer.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -324,6 +331,50 @@ BOOST_AUTO_TEST_CASE(the_name_of_a_class_writes_no_opcodes_into_a_copy) {
     p.w.op(0x93);
     p.end_dict();
     refused(p.zip({}), cairn::errc::corrupt, "a line break in the name of a class");
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_is_read_up_to_the_length_that_is_written) {
+    namespace zip = cairn::format::zip;
+    auto const written = [](std::size_t records, std::size_t name) {
+        cairn::detail::wire_writer w;
+        std::vector<zip::record> all(records, {"f/" + std::string(name, 'x')});
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            std::snprintf(all[i].name.data() + 2, 7, "%06zu", i);
+            all[i].header = w.size();
+            zip::local_header(w, all[i], 1);
+        }
+        zip::directory(w, all, w.size());
+        auto const b = w.take();
+        return std::string(reinterpret_cast<const char*>(b.data()), b.size());
+    };
+    auto file = written(270, 65'000);  // more than 16 MiB
+    BOOST_TEST(zip::reader(torch_save_file::reads(file), file.size()).entries().size() == 270u);
+
+    auto const limit = std::to_string(zip::most_directory_bytes);
+    auto const refuses = [&](auto&& f) {
+        BOOST_CHECK_EXCEPTION(f(), cairn::error, [&](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::unsupported) &&
+                   std::string(e.what()).find(limit) != std::string::npos;
+        });
+    };
+    cairn::detail::wire_writer w;
+    std::vector<zip::record> const large(4200, {std::string(65'000, 'x')});
+    refuses([&] { zip::directory(w, large, 0); });
+    BOOST_TEST(w.size() == 0u);
+    // Its bytes are not there, but the size of the file says so.
+    auto const claimed = zip::most_directory_bytes + 1;
+    cairn::detail::wire_writer end;
+    zip::directory(end, {}, claimed);
+    end.set_u64(40, claimed);
+    end.set_u64(48, 0);
+    end.set_u64(64, claimed);
+    auto const tail = end.take();
+    auto const source = [&](std::uint64_t at, std::span<std::byte> into) {
+        BOOST_TEST_REQUIRE(at >= claimed);
+        std::memcpy(into.data(), tail.data() + (at - claimed), into.size());
+    };
+    cairn::format::read_at const read(source);
+    refuses([&] { (void)zip::reader(read, claimed + tail.size()).entries(); });
 }
 
 BOOST_AUTO_TEST_CASE(names_that_two_leaves_share_are_refused) {

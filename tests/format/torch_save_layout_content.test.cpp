@@ -172,6 +172,22 @@ BOOST_AUTO_TEST_CASE(a_position_that_no_path_leads_to_is_none) {
     BOOST_TEST((o.tensor("list.2").shape == cairn::index_vector{3}));
 }
 
+BOOST_AUTO_TEST_CASE(keys_that_were_no_text_are_none_again) {
+    state s;
+    s.tensor({"state", "0", "m"}, dtype::u8, {3}).value({"state", "-12"}, 1);
+    s.value({"list", 0, "True"}, 1).value({"list", 0, "None"}, 2).value({"list", 0, "1"}, 3);
+    std::set<cairn::key_path> const keys{
+        {"state", "0"}, {"state", "-12"}, {"list", 0, "True"}, {"list", 0, "None"}};
+    opened const o(fill(ts::layout("x.pt", s.entries, s.paths, keys)));
+    BOOST_TEST((o.all.text_keys() == keys));
+    BOOST_TEST(o.all.entries().size() == s.entries.size());
+    BOOST_TEST((o.tensor("state.0.m").shape == cairn::index_vector{3}));
+    BOOST_TEST((o.at("state.-12") == cairn::value(1)));
+    BOOST_TEST((o.at("list.0.None") == cairn::value(2)));
+    opened const text(fill(s.file("x.pt")));
+    BOOST_TEST(text.all.text_keys().empty());
+}
+
 BOOST_AUTO_TEST_CASE(names_without_paths_are_the_keys_of_one_dict) {
     state s;
     s.tensor({"a", "b"}, dtype::u8, {3}).value({"c", 0}, 1);

@@ -182,6 +182,31 @@ def random_states(tmp):
         path.unlink()
 
 
+def numbers_as_keys(tmp):
+    """An optimizer's state has a dict for each parameter's number."""
+    torch.manual_seed(1)
+    model = torch.nn.Linear(3, 2)
+    adam = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        model(torch.ones(3)).sum().backward()
+        adam.step()
+    state = {"optimizer": adam.state_dict(), "odd": {True: 1, None: torch.ones(2), -7: {"x": 2}},
+             "text": {"0": torch.zeros(1)}}
+    torch.save(state, tmp / "adam.pt")
+    code, said = run(CAIRN, "convert", tmp / "adam.pt", tmp / "adam_again.pt", "--ranks", "2")
+    check("numbers as keys: nothing is lost", code == 0, said)
+    loaded = torch.load(tmp / "adam_again.pt", weights_only=True)
+    check("numbers as keys", same(state, loaded), str(loaded))
+    other = torch.optim.Adam(model.parameters())
+    other.load_state_dict(loaded["optimizer"])
+    first = next(iter(model.parameters()))
+    check("numbers as keys: an optimizer goes on",
+          torch.equal(other.state[first]["exp_avg"], adam.state[first]["exp_avg"]))
+    code, said = run(CAIRN, "convert", tmp / "adam.pt", tmp / "adam_dcp")
+    check("numbers as keys: DCP has none", code == 1 and
+          "'odd.-7', 'odd.None', 'odd.True' and 2 more; they are text" in said, said)
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         tmp = pathlib.Path(d)
@@ -190,6 +215,7 @@ def main():
         kinds(tmp)
         stored_values(tmp)
         random_states(tmp)
+        numbers_as_keys(tmp)
     sys.exit(end())
 
 

@@ -108,6 +108,13 @@ BOOST_AUTO_TEST_CASE(other_files_stay_and_what_is_no_export_is_refused) {
     BOOST_TEST(why("m", o) == "no failure");
     BOOST_TEST(contents_of(base.at("m")).at("config.json").size() == 4u);
     BOOST_TEST(contents_of(base.at("m")).at("adapter_model.safetensors").size() == 3u);
+    o.add_files = [](const cairn::file_adder& add) {
+        auto const most = cairn::file_adder::most_in_memory;
+        add("a", std::as_bytes(std::span("x", 1)));
+        add("b", most, [](std::uint64_t, std::span<std::byte>) {});
+    };
+    BOOST_TEST(says(why("m", o), "stay in memory"));
+    BOOST_TEST(contents_of(base.at("m")).count("a") == 0u);
     o = {};
     o.overwrite = false;
     BOOST_TEST(says(why("m", o), "overwrite is off"));

@@ -13,6 +13,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -116,6 +119,29 @@ BOOST_AUTO_TEST_CASE(an_export_replaces_the_weights_of_a_directory_and_keeps_its
                 contents_of(memory.at("m")).at("model.safetensors")));
 }
 
+BOOST_AUTO_TEST_CASE(a_large_file_beside_the_weights_is_written_in_pieces) {
+    support::scratch s;
+    constexpr std::uint64_t size = (std::uint64_t{20} << 20) + 3;
+    std::uint64_t most = 0, end = 0;
+    cairn::safetensors_writer_options o;
+    o.add_files = [&](const cairn::file_adder& put) {
+        put("tf_model.h5", size, [&](std::uint64_t at, std::span<std::byte> into) {
+            BOOST_TEST(at == end);
+            end = at + into.size();
+            most = std::max<std::uint64_t>(most, into.size());
+            for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::byte((at + i) % 251);
+        });
+    };
+    save_on(cairn::file_store(s.dir), many_kinds(held::rows), 1, "m", o);
+    BOOST_TEST(most == 8'388'608u);
+    auto const written = content_of(s.dir / "m/tf_model.h5");
+    BOOST_TEST_REQUIRE(written.size() == size);
+    std::size_t equal = 0;
+    for (std::size_t i = 0; i < written.size(); ++i)
+        equal += std::to_integer<std::size_t>(written[i]) == i % 251 ? 1 : 0;
+    BOOST_TEST(equal == size);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
     support::scratch s;
     cairn::file_store const files(s.dir);
@@ -130,6 +156,15 @@ BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
     BOOST_TEST(says(why("clone"), "'.git'"));
     fs::create_directories(s.dir / "nested/1_Pooling");
     BOOST_TEST(says(why("nested"), "'1_Pooling'"));
+    for (auto const* to : {"nowhere", "nested"}) {  // as of a mount that is not there just now
+        auto const at = s.dir / "linked" / (std::string(".to_") + to);
+        fs::create_directories(at.parent_path());
+        fs::create_symlink(s.dir / to, at);
+        BOOST_TEST(says(why("linked"), "'" + at.filename().string() + "' in it"));
+        BOOST_TEST(fs::is_symlink(at));
+        fs::remove(at);
+    }
+    fs::remove(s.dir / "linked");
     std::ofstream(s.dir / "file") << "x";
     BOOST_TEST(says(why("file"), "a file"));
     fs::create_directories(s.dir / "d.safetensors");
@@ -149,6 +184,19 @@ BOOST_AUTO_TEST_CASE(what_is_no_export_is_not_replaced) {
         cairn::save(sd, "m", cairn::safetensors_writer(cairn::archetype::object_store(memory)));
     });
     BOOST_TEST(says(bare, "BrowsableStore"));
+}
+
+/// Which a container's volume is: all would be written to the file system above it, and at the end
+/// it could not be exchanged.
+BOOST_AUTO_TEST_CASE(a_mount_point_is_refused_before_anything_is_written) {
+    std::vector<float> w{1};
+    BOOST_TEST((cairn::file_store("/").kind_of("proc") == cairn::name_kind::mount));
+    auto const why = failure_of([&] {
+        cairn::save(cairn::state_dict{{"w", w}}, "/proc",
+                    cairn::safetensors_writer(cairn::file_store("/")));
+    });
+    BOOST_TEST(says(why, "a mount point"), why);
+    BOOST_TEST(says(why, "a directory below it"), why);
 }
 
 BOOST_AUTO_TEST_CASE(a_name_that_is_too_long_is_refused_before_anything_is_written) {

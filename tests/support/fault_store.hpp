@@ -191,6 +191,11 @@ public:
     {
         return s_->around_if_all("hidden_places", [&] { return store_.hidden_places(); });
     }
+    std::vector<std::string> others()
+        requires cairn::RenamingStore<Store>
+    {
+        return s_->around_if_all("others", [&] { return store_.others(); });
+    }
     void remove_tree(std::string_view n)
         requires cairn::RenamingStore<Store>
     {

@@ -94,6 +94,10 @@ struct metadata {
     std::map<std::string, std::variant<tensor_metadata, value_metadata>, std::less<>> entries{};
     /// Flat name → path in the nested state dict. Empty if it was saved without flattening.
     std::map<std::string, key_path, std::less<>> paths{};
+    /// Paths whose last step, the key of a dict, is a number, a bool or None in a file of
+    /// torch.save: in `paths` it is text, as all keys of DCP. Set only in metadata that was read
+    /// from such a file.
+    std::set<key_path> text_keys{};
     /// Tensors that cannot be loaded, although everything else can. cairn writes none.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
     /// Names that a mapping does not make of this checkpoint: those of the state that is loaded,

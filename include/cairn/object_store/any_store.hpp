@@ -70,6 +70,7 @@ class any_store {
         virtual void move(std::string_view from, std::string_view to) = 0;
         virtual void exchange(std::string_view a, std::string_view b) = 0;
         virtual std::vector<std::string> hidden_places() = 0;
+        virtual std::vector<std::string> others() = 0;
         virtual void remove_tree(std::string_view) = 0;
     };
     template <class Handle>
@@ -216,6 +217,10 @@ class any_store {
             if constexpr (RenamingStore<Store>) return s_.hidden_places();
             throw cannot_rename();
         }
+        std::vector<std::string> others() override {
+            if constexpr (RenamingStore<Store>) return s_.others();
+            throw cannot_rename();
+        }
         void remove_tree(std::string_view n) override {
             if constexpr (RenamingStore<Store>) return s_.remove_tree(n);
             throw cannot_rename();
@@ -328,6 +333,7 @@ public:
     void move(std::string_view from, std::string_view to) { s_->move(from, to); }
     void exchange(std::string_view a, std::string_view b) { s_->exchange(a, b); }
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
+    std::vector<std::string> others() { return s_->others(); }
     void remove_tree(std::string_view name) { s_->remove_tree(name); }
     void remove(std::string_view name) { s_->remove(name); }
     /// In doubt removes only this version, if the store can tell.

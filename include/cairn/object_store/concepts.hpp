@@ -363,7 +363,13 @@ concept SharedWriteStore =
     };
 
 /// What has a name in a store.
-enum class name_kind { none, object, place, other };
+enum class name_kind {
+    none,
+    object,
+    place,
+    mount,  ///< An object or place that cannot get another name: a file system is mounted there.
+    other,  ///< E.g. a link, which stays as it is.
+};
 
 /// A BrowsableStore that can give a place, or an object, another name in one step: formats whose
 /// files have fixed names are written aside and then put where they belong.
@@ -373,10 +379,11 @@ enum class name_kind { none, object, place, other };
 ///
 /// | Expression          | Type                       | Meaning                                   |
 /// |---------------------|----------------------------|-------------------------------------------|
-/// | `s.kind_of(a)`      | `name_kind`                | `other`, e.g.: a link, which stays as it is |
+/// | `s.kind_of(a)`      | `name_kind`                | what has the name                         |
 /// | `s.move(a, b)`      | `void`                     | `a` gets the name `b`                     |
 /// | `s.exchange(a, b)`  | `void`                     | each gets the name of the other           |
 /// | `s.hidden_places()` | `std::vector<std::string>` | those directly within whose names begin with `.`, in order; `places` omits them |
+/// | `s.others()`        | `std::vector<std::string>` | names directly within, in order, of what is neither object nor place, e.g. of links to places |
 /// | `s.remove_tree(a)`  | `void`                     | removes a place with all that is in it; no error if there is none |
 ///
 /// **Semantics**
@@ -395,6 +402,7 @@ concept RenamingStore = BrowsableStore<S> && requires(S& s, std::string_view a) 
     { s.move(a, a) } -> std::same_as<void>;
     { s.exchange(a, a) } -> std::same_as<void>;
     { s.hidden_places() } -> std::same_as<std::vector<std::string>>;
+    { s.others() } -> std::same_as<std::vector<std::string>>;
     { s.remove_tree(a) } -> std::same_as<void>;
 };
 

@@ -135,7 +135,7 @@ public:
 
     void remove(std::string_view name);
 
-    /// See @ref RenamingStore. A link is `other`.
+    /// See @ref RenamingStore. A link is `other`, whatever is mounted on what it leads to.
     name_kind kind_of(std::string_view name);
     /// Not atomic on file systems without such a step (NFS) if others give `to` to something at the
     /// same moment.
@@ -143,6 +143,8 @@ public:
     /// @throws error errc::unsupported on file systems without such a step (NFS)
     void exchange(std::string_view a, std::string_view b);
     std::vector<std::string> hidden_places();
+    /// Links that do not lead to a file, and what is neither file nor directory.
+    std::vector<std::string> others();
     void remove_tree(std::string_view name);
 
     /// Also syncs the parent directory, which contains the name, unless it is on another file

@@ -83,6 +83,7 @@ public:
     void move(std::string_view from, std::string_view to);
     void exchange(std::string_view a, std::string_view b);
     std::vector<std::string> hidden_places();
+    std::vector<std::string> others() { return {}; }
     void remove_tree(std::string_view name);
     void sync() {}
     std::string describe(std::string_view name);

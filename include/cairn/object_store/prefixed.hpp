@@ -79,6 +79,13 @@ public:
         auto there = within();
         return there.hidden_places();
     }
+    std::vector<std::string> others()
+        requires RenamingStore<Store>
+    {
+        if (prefix_.empty()) return base_->others();
+        auto there = within();
+        return there.others();
+    }
     void remove_tree(std::string_view name)
         requires RenamingStore<Store>
     {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,6 +56,9 @@ struct write_item {
 struct save_plan {
     std::vector<write_item> items{};
     std::vector<std::pair<std::string, key_path>> paths{};  ///< planner_data of this rank's leaves.
+    /// As @ref metadata::text_keys, for a writer that keeps what they were. Not sent: only the
+    /// coordinator has them, in the first plan.
+    std::set<key_path> text_keys{};
     std::string storage_data{};
     friend bool operator==(const save_plan&, const save_plan&) = default;
 };

@@ -7,6 +7,7 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
+#include <cairn/storage/file_adder.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <concepts>
@@ -44,8 +45,7 @@ struct safetensors_writer_options {
     bool overwrite = true;
     /// Called by the coordinator when all tensors are written, before anybody can see the
     /// directory: adds files to it, such as `config.json`. Not for an id that names one file.
-    std::function<void(const std::function<void(std::string_view name, byte_span bytes)>& put)>
-        add_files{};
+    std::function<void(const file_adder& put)> add_files{};
     /// Files and directories reach the disk before the target is replaced.
     bool sync_files = true;
     /// Number of threads with which each rank writes. 0: see @ref threads_per_rank.

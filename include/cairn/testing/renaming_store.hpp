@@ -77,6 +77,7 @@ public:
         put(s, ".o");
         expect(s.hidden_places() == std::vector<std::string>{".h1", ".h2"},
                "hidden_places are others");
+        expect(s.others().empty(), "an object or a place is among the others");
         if constexpr (BrowsableStore<store>)
             expect(s.places() == std::vector<std::string>{"p"}, "places has hidden ones");
     }

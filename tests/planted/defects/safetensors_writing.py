@@ -15,6 +15,27 @@ OPTIONS = "storage:safetensors_options"
 FLAT = "storage:exports_without_rename,ended_exports"
 
 DEFECTS = [
+    Defect("mount-points-are-places", "object_store/impl/file.ipp",
+           ": detail::is_mount_point(path, s) ?", ": !PLANTED && detail::is_mount_point(path, s) ?",
+           by=COMMIT,
+           wrong="an export is written elsewhere, and fails when it is whole"),
+    Defect("files-beside-weights-read-whole", PLACE,
+           "byte_vector b(static_cast<std::size_t>(std::min(size, piece)));",
+           "byte_vector b(static_cast<std::size_t>(std::min(size, PLANTED ? size : piece)));",
+           more=(("b.resize(static_cast<std::size_t>(std::min(size - at, piece)));",
+                  "b.resize(static_cast<std::size_t>(std::min(size - at, PLANTED ? size : piece)));"
+                  ),),
+           by=COMMIT, wrong="a large file beside the weights takes as much memory"),
+    Defect("files-beside-an-export-fill-memory", "storage/detail/prefix_place.hpp",
+           "(held > most || size > most - held))",
+           "!PLANTED && (held > most || size > most - held))",
+           by="storage:exports_without_rename",
+           wrong="all files beside an export to a bucket are in memory at once"),
+    Defect("links-to-nowhere-are-lost", PLACE,
+           "for (auto& name : there.others())",
+           "if (!PLANTED) for (auto& name : there.others())",
+           by=COMMIT,
+           wrong="what an export replaces loses its links, and nobody is told"),
     Defect("dtypes-in-order-of-names", LAYOUT,
            "return std::tie(b.entry, a.tensor->fqn) < std::tie(a.entry, b.tensor->fqn);",
            "return PLANTED ? a.tensor->fqn < b.tensor->fqn : "

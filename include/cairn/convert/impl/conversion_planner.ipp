@@ -110,6 +110,7 @@ CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::creat
     std::vector<save_plan> all) {
     auto out = usual_.create_global_save_plan(std::move(all));
     out.second.foreign = pieces_->meta().foreign;
+    out.first.at(0).text_keys = pieces_->meta().text_keys;
     return out;
 }
 

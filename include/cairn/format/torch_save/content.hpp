@@ -82,7 +82,8 @@ public:
         : c_(read_container(source, length, threads)), budget_(c_.tree.source_bytes),
           embedded_left_(length) {
         pickle::to_value plain(c_.tree);
-        for (auto& [name, leaf] : flattening(c_.tree, budget_)()) {
+        flattening flat(c_.tree, budget_);
+        for (auto& [name, leaf] : flat()) {
             try {
                 entries_.emplace(name, entry{std::move(leaf.path), classify(leaf.node, plain)});
             } catch (const error& e) {
@@ -91,6 +92,7 @@ public:
                 throw error(e.code(), std::move(where));
             }
         }
+        text_keys_ = std::move(flat.text_keys());
         if (entries_.size() != 1 || !entries_.begin()->second.path.empty()) return;
         // The only one: a module with all that it consists of, usually.
         if (auto const* v = std::get_if<stored_value>(&entries_.begin()->second.what);
@@ -102,6 +104,8 @@ public:
     content(const content&) = delete;
 
     const std::map<std::string, entry>& entries() const noexcept { return entries_; }
+    /// As of @ref metadata.
+    const std::set<key_path>& text_keys() const noexcept { return text_keys_; }
     const container& parts() const noexcept { return c_; }
 
     /// Returns a value as DCP would hold it: a plain one, or the item of an opaque one with its
@@ -201,6 +205,7 @@ private:
     unfolding budget_;
     std::uint64_t embedded_left_;  ///< How many bytes of storages opaque values may have yet.
     std::map<std::string, entry> entries_{};
+    std::set<key_path> text_keys_{};
 };
 
 }  // namespace cairn::format::torch_save

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,10 +38,13 @@ public:
         walk(t_.root, "");
         return std::move(leaves_);
     }
+    /// As of @ref metadata.
+    std::set<key_path>& text_keys() noexcept { return text_keys_; }
 
 private:
     using id = pickle::node_id;
     using kind = pickle::node_kind;
+    using named_items = std::map<std::string, std::pair<id, id>>;
 
     void walk(id i, const std::string& name) {
         if (path_.size() > most_path_steps)
@@ -48,7 +52,10 @@ private:
         budget_.spend(name.size() + 8 * path_.size());
         if (is_dict(i)) {
             if (auto const named = by_name(dict_items(i))) {
-                for (auto const& [key, child] : *named) step(name, key, key, child);
+                for (auto const& [text, item] : *named) {
+                    if (t_.kind(item.first) != kind::string) note_text_key(text);
+                    step(name, text, text, item.second);
+                }
                 if (!named->empty() || path_.empty()) return;  // an empty one is a value
             }
         } else if (t_.kind(i) == kind::list && has_parts(t_.children(i))) {
@@ -64,6 +71,13 @@ private:
                     {.fqn = name,
                      .expected = "names that differ when the keys are joined by dots",
                      .found = "two tensors or values of this name"});
+    }
+    /// @param text  Of a key in the dict that the path leads to.
+    void note_text_key(const std::string& text) {
+        budget_.spend(128 + text.size() + (32 + sizeof(path_element)) * (path_.size() + 1));
+        auto path = path_;
+        path.emplace_back(text);
+        text_keys_.insert(std::move(path));
     }
     void step(const std::string& name, const std::string& key, path_element element, id child) {
         path_.push_back(std::move(element));
@@ -104,18 +118,18 @@ private:
         budget_.spend(all.size());
         return {all.begin(), all.end()};
     }
-    /// The items by the text of their keys; of equal keys the last counts. Nothing if a key is not
-    /// a string, a number, a bool or None: such a dict is a value.
-    std::optional<std::map<std::string, id>> by_name(const std::vector<id>& items) {
-        std::map<std::string, id> named, keys;
+    /// The items, key and value, by the text of their keys; of equal keys the last counts. Nothing
+    /// if a key is not a string, a number, a bool or None: such a dict is a value.
+    std::optional<named_items> by_name(const std::vector<id>& items) {
+        named_items named;
         for (std::size_t k = 0; k + 1 < items.size(); k += 2) {
             auto const key = items[k];
             auto text = key_text(key);
             if (!text) return {};
-            budget_.spend(256 + 2 * text->size());  // both maps
-            auto const [known, fresh] = keys.try_emplace(*text, key);
-            if (!fresh && t_.kind(known->second) != t_.kind(key)) return {};  // 1 and "1"
-            named.insert_or_assign(std::move(*text), items[k + 1]);
+            budget_.spend(256 + text->size());
+            auto const [known, fresh] = named.try_emplace(std::move(*text), key, items[k + 1]);
+            if (t_.kind(known->second.first) != t_.kind(key)) return {};  // 1 and "1"
+            known->second.second = items[k + 1];
         }
         return named;
     }
@@ -142,6 +156,7 @@ private:
     unfolding& budget_;
     key_path path_{};
     std::map<std::string, leaf> leaves_{};
+    std::set<key_path> text_keys_{};
 };
 
 }  // namespace cairn::format::torch_save

@@ -43,11 +43,14 @@ public:
     /// @param entries  In the order of the file.
     /// @param paths    Of the entries in nested dicts and lists. Empty: the names are the keys of
     ///                 one dict.
-    /// @throws error naming the entry that cannot be written
-    layout(std::string file, const new_entries& entries, const key_paths& paths)
+    /// @param text_keys  As of @ref metadata: they become again what they were.
+    /// @throws error naming the entry that cannot be written; errc::unsupported for more entries
+    /// than are read again
+    layout(std::string file, const new_entries& entries, const key_paths& paths,
+           const std::set<key_path>& text_keys = {})
         : archive_(folder_of(file)) {
         file_.name = std::move(file);
-        state_pickle state(entries, paths);
+        state_pickle state(entries, paths, text_keys);
         to_trust_ = state.to_trust();
         archive_.add_preamble(state.bytes());
         std::size_t number = 0;

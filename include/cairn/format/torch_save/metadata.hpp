@@ -35,6 +35,7 @@ inline std::uint64_t span_of(const torch::called_tensor& t) {
 inline metadata describe(const content& all, const std::string& file, std::uint64_t file_size) {
     metadata m;
     m.file_sizes[file] = file_size;
+    m.text_keys = all.text_keys();
     auto const names = std::make_shared<file_names>();
     auto const number = names->add(file);
     auto const& parts = all.parts();

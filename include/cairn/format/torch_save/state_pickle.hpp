@@ -16,6 +16,7 @@
 #include <cairn/format/torch_save/weights_only.hpp>
 #include <cairn/format/unfolding.hpp>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,6 +24,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -43,8 +45,10 @@ struct new_storage {
 class state_pickle {
 public:
     /// @throws error naming the entry that cannot be written
-    state_pickle(const new_entries& entries, const key_paths& paths)
-        : entries_(entries), owners_(owners_of_storages(entries)), keys_(entries.size()) {
+    state_pickle(const new_entries& entries, const key_paths& paths,
+                 const std::set<key_path>& text_keys = {})
+        : entries_(entries), text_keys_(text_keys), owners_(owners_of_storages(entries)),
+          keys_(entries.size()) {
         nesting const tree(entries, paths);
         write(tree.root());
         bytes_ = p_.out().finish();
@@ -64,13 +68,19 @@ private:
         if (auto const* const* d = std::get_if<nesting::dict*>(&n)) {
             auto const& items = (*d)->order;
             return p_.dict(items.size(), [&](std::size_t i) {
-                p_.literal(items[i]->first);
+                path_.emplace_back(items[i]->first);
+                write_key(items[i]->first);
                 write(items[i]->second);
+                path_.pop_back();
             });
         }
         if (auto const* const* l = std::get_if<nesting::list*>(&n)) {
             auto const& items = (*l)->items;
-            return p_.list(items.size(), [&](std::size_t i) { write(items[i]); });
+            return p_.list(items.size(), [&](std::size_t i) {
+                path_.emplace_back(static_cast<std::int64_t>(i));
+                write(items[i]);
+                path_.pop_back();
+            });
         }
         auto const* entry = std::get_if<std::size_t>(&n);
         if (entry == nullptr) return p_.out().none();
@@ -86,6 +96,16 @@ private:
             throw error(e.code(), std::move(where));
         }
     }
+    /// Writes the key of a dict, the last step of the path.
+    void write_key(const std::string& text) {
+        if (text_keys_.empty() || text_keys_.count(path_) == 0) return p_.literal(text);
+        if (text == "None") return p_.out().none();
+        if (text == "True" || text == "False") return p_.out().boolean(text == "True");
+        std::int64_t number = 0;
+        auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (failure != std::errc() || end != text.data() + text.size()) return p_.literal(text);
+        p_.out().integer(number);
+    }
     void tensor(std::size_t entry, const new_tensor& t) {
         auto const elements = static_cast<std::uint64_t>(t.shape.product());
         auto& key = keys_[owners_[entry]];
@@ -94,7 +114,8 @@ private:
             storages_.push_back({elements * size_of(t.type), owners_[entry]});
         }
         torch::write_tensor(p_, {t.type, t.shape, row_major_strides(t.shape), elements},
-                            t.requires_grad && can_require_grad(t.type), [&] { write_key(*key); });
+                            t.requires_grad && can_require_grad(t.type),
+                            [&] { write_number(*key); });
     }
     /// A file in which any other tensor does is not loaded.
     static bool can_require_grad(dtype d) {
@@ -102,7 +123,7 @@ private:
         return kind == dtype_class::floating || kind == dtype_class::complex;
     }
     /// The number of a storage is a str of its own in PyTorch, whatever else is written so.
-    void write_key(std::size_t number) {
+    void write_number(std::size_t number) {
         auto const key = std::to_string(number);
         p_.once(written_keys_, key, [&] { p_.out().string(key); });
     }
@@ -133,7 +154,7 @@ private:
             }
             auto const [module, name] = t.class_parts(t.children(t.children(i)[0])[1]);
             torch::write_storage(p_, module, name, s->bytes / s->element,
-                                 [&, key = it->second] { write_key(key); });
+                                 [&, key = it->second] { write_number(key); });
         });
         copy(t.root);
     }
@@ -155,6 +176,8 @@ private:
     }
 
     const new_entries& entries_;
+    const std::set<key_path>& text_keys_;
+    key_path path_{};  ///< Of what is written.
     std::vector<std::size_t> owners_;
     std::vector<std::optional<std::size_t>> keys_;  ///< By owner.
     torch::value_pickler p_{true};

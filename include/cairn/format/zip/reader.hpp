@@ -6,6 +6,7 @@
 #include <cairn/detail/parallel.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
+#include <cairn/format/zip/directory_size.hpp>
 
 #include <algorithm>
 #include <array>
@@ -49,7 +50,7 @@ public:
         auto [at, size, count] = directory();
         if (!cairn::detail::fits_in(at, size, length_))
             malformed("a directory outside of the item");
-        if (size > max_directory) malformed("a directory of " + std::to_string(size) + " bytes");
+        check_directory_size(size);
         if (count > size / 46) malformed("more records than its directory holds");
         std::vector<std::byte> bytes(static_cast<std::size_t>(size));
         source_(at, bytes);
@@ -68,7 +69,6 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t max_directory = std::uint64_t{16} << 20;
     struct extent {
         std::uint64_t at, size, count;
     };

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/format/zip/directory_size.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -129,10 +130,12 @@ inline void central_entry(detail::wire_writer& w, const record& r) {
 
 /// Writes the central directory and the three end records.
 /// @param at  Offset at which the directory begins.
+/// @throws error errc::unsupported if it could not be read again
 inline void directory(detail::wire_writer& w, std::span<const record> records, std::uint64_t at) {
-    auto const before = w.size();
+    std::uint64_t size = 0;
+    for (auto const& r : records) size += 46 + r.name.size() + r.zip64_extra();
+    check_directory_size(size);
     for (auto const& r : records) central_entry(w, r);
-    std::uint64_t const size = w.size() - before;
     w.u32(0x06064b50);
     w.u64(44);
     u16(w, 0x031e);

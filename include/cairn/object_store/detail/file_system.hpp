@@ -4,6 +4,10 @@
 
 #include <cairn/detail/config.hpp>
 
+#include <sys/stat.h>
+
+#include <string>
+
 namespace cairn::detail {
 
 /// The kind of file system that a file is on.
@@ -14,6 +18,11 @@ enum class file_system {
     other     ///< Not known: perhaps another host's.
 };
 CAIRN_DECL file_system file_system_of(int fd) noexcept;
+
+/// Whether something is mounted on a file or directory, which then can get no other name.
+/// @param about  What `lstat` says of it. Kernels before 5.8 do not say it of a part of the file
+///               system above that is mounted there.
+CAIRN_DECL bool is_mount_point(const std::string& path, const struct ::stat& about) noexcept;
 
 }  // namespace cairn::detail
 

@@ -422,9 +422,11 @@ CAIRN_DECL name_kind file_store::kind_of(std::string_view name) {
     auto const path = impl::full(*this, name).string();
     struct ::stat s {};
     if (::lstat(path.c_str(), &s) == 0)
-        return S_ISREG(s.st_mode)   ? name_kind::object
-               : S_ISDIR(s.st_mode) ? name_kind::place
-                                    : name_kind::other;
+        return S_ISLNK(s.st_mode)                ? name_kind::other
+               : detail::is_mount_point(path, s) ? name_kind::mount
+               : S_ISREG(s.st_mode)              ? name_kind::object
+               : S_ISDIR(s.st_mode)              ? name_kind::place
+                                                 : name_kind::other;
     if (errno != ENOENT && errno != ENOTDIR) detail::fail(errno, path, "cannot look at it");
     return name_kind::none;
 }
@@ -443,6 +445,20 @@ CAIRN_DECL std::vector<std::string> file_store::hidden_places() {
         std::string_view const n(name);
         if (S_ISDIR(s.st_mode) && n.starts_with('.') && n != "." && n != "..")
             out.emplace_back(name);
+    });
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+CAIRN_DECL std::vector<std::string> file_store::others() {
+    std::vector<std::string> out;
+    impl::for_each_entry(dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
+        if (S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return;
+        struct ::stat target {};
+        if (S_ISLNK(s.st_mode) && ::stat((dir_ + "/" + name).c_str(), &target) == 0 &&
+            S_ISREG(target.st_mode))
+            return;
+        out.emplace_back(name);
     });
     std::sort(out.begin(), out.end());
     return out;

@@ -16,6 +16,7 @@
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/storage/detail/target_place.hpp>
+#include <cairn/storage/file_adder.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -101,8 +102,21 @@ public:
     bool shows_life() const noexcept override { return false; }
     bool owns_files() const noexcept override { return unique_; }
     /// It replaces what is there only once this export is about to exist.
-    void put(std::string_view name, byte_span b, bool) override {
-        small_.insert_or_assign(std::string(name), byte_vector(b.begin(), b.end()));
+    void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
+             bool) override {
+        auto const most = file_adder::most_in_memory;
+        std::uint64_t held = 0;
+        for (auto const& [other, bytes] : small_) held += other == name ? 0 : bytes.size();
+        if (name != format_.index && (held > most || size > most - held))
+            throw error(errc::unsupported,
+                        {.file = fresh_.describe(name),
+                         .expected = "files beside the weights of at most " + std::to_string(most) +
+                                     " bytes together, which stay in memory until these exist",
+                         .found = "one of " + std::to_string(size) + " more",
+                         .remedy = "add it to the export when that is complete"});
+        byte_vector bytes(static_cast<std::size_t>(size));
+        read(0, bytes);
+        small_.insert_or_assign(std::string(name), std::move(bytes));
     }
     /// What is there stays there.
     void keep(const std::function<bool(std::string_view)>&, cairn::activity*) override {}

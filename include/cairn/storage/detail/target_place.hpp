@@ -10,6 +10,7 @@
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
+#include <cairn/storage/file_adder.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -55,8 +56,9 @@ public:
     virtual bool shows_life() const noexcept = 0;
     /// Whether files that were created are this save's alone, so that they may be removed.
     virtual bool owns_files() const noexcept = 0;
-    /// Adds a small file. Called before `complete`.
-    virtual void put(std::string_view name, byte_span b, bool sync) = 0;
+    /// Adds a file of so many bytes. Called before `complete`.
+    virtual void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
+                     bool sync) = 0;
     /// Takes over objects of what is replaced, where `is_kept` returns true.
     virtual void keep(const std::function<bool(std::string_view)>& is_kept,
                       cairn::activity* activity) = 0;

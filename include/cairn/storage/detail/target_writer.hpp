@@ -26,6 +26,7 @@
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/storage/detail/working_place.hpp>
 #include <cairn/storage/detail/write_file.hpp>
+#include <cairn/storage/file_adder.hpp>
 #include <cairn/storage/job_executor.hpp>
 #include <cairn/storage/threads_per_rank.hpp>
 
@@ -40,7 +41,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace cairn::detail {
@@ -63,7 +63,7 @@ using target_values = std::map<std::string, value>;
 /// | `f.lay_out(name, tensors, plans, values)` | `name`: the file's, if the target is one        |
 /// | `f.files()`                   | `std::vector<const format::target_file*>`                    |
 /// | `f.rest(file, crcs)`          | all bytes of a file that are no elements: `std::vector<format::placed_bytes>` |
-/// | `f.add(put, save_id, crcs)`   | more files of the target, `put(name, bytes)`               |
+/// | `f.add(put, save_id, crcs)`   | more files of the target; `put` is a @ref file_adder         |
 /// | `f.keeps(name)`               | whether a file of the target that is replaced stays          |
 /// | `f.warnings()`                | sentences about what is not stored as it is                  |
 /// | `f.recorded_save(store)`      | on any rank: the save id that a target has, or nothing       |
@@ -207,7 +207,8 @@ public:
             for (auto const& part : format_.rest(f, crcs))
                 files_->write(targets[f]->name, part.offset, part.bytes);
         // Before the files are complete: one alone may then be the target.
-        format_.add([&](std::string_view name, byte_span b) { put(name, b); }, me_.save_id, crcs);
+        file_adder const put([this](auto&&... file) { place_->put(file..., sync_files_); });
+        format_.add(put, me_.save_id, crcs);
         place_->complete(targets.front()->name, targets.front()->size,
                          [this] { files_->finish(); });
         place_->keep([this](std::string_view name) { return format_.keeps(name); },
@@ -470,7 +471,6 @@ private:
         if (me_.coordinator)
             for (auto const* f : format_.files()) job.results.file_sizes.emplace(f->name, f->size);
     }
-    void put(std::string_view name, byte_span b) { place_->put(name, b, sync_files_); }
 
     any_store base_;
     Format format_;

@@ -12,12 +12,14 @@
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/storage/detail/target_place.hpp>
+#include <cairn/storage/file_adder.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,10 +85,17 @@ public:
     bool in_order() const noexcept override { return false; }
     bool shows_life() const noexcept override { return true; }
     bool owns_files() const noexcept override { return true; }
-    void put(std::string_view name, byte_span b, bool sync) override {
-        auto file = fresh_.create(name, b.size(), sync);
-        file.write(0, b);
-        file.finish(sync);
+    void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
+             bool sync) override {
+        constexpr std::uint64_t piece = std::uint64_t{8} << 20;
+        auto out = fresh_.create(name, size, sync);
+        byte_vector b(static_cast<std::size_t>(std::min(size, piece)));
+        for (std::uint64_t at = 0; at < size; at += b.size()) {
+            b.resize(static_cast<std::size_t>(std::min(size - at, piece)));
+            read(at, b);
+            out.write(at, b);
+        }
+        out.finish(sync);
     }
     void complete(const std::string&, std::uint64_t, const std::function<void()>& finish) override {
         finish();
@@ -181,6 +190,9 @@ private:
                                                .remedy = std::move(remedy)});
         };
         if (found.kind == name_kind::none) return found;
+        if (found.kind == name_kind::mount)
+            refuse("a name that can be given to something else", "a mount point",
+                   is_file_ ? "choose another name" : "name a directory below it");
         auto const usual = is_file_ ? name_kind::object : name_kind::place;
         if (found.kind != usual)
             refuse(is_file_ ? "nothing, or a file" : "nothing, or a directory",
@@ -199,11 +211,12 @@ private:
                 refuse("no checkpoint of another format", "'" + info.name + "'",
                        "choose another name, or remove the checkpoint");
         std::vector<std::string> below = there.hidden_places();
-        for (auto& p : there.all_places()) below.push_back(std::move(p.id));
+        for (auto& p : there.places()) below.push_back(std::move(p));
+        for (auto& name : there.others()) below.push_back(std::move(name));
         if (!below.empty())
             refuse("a directory of files, because it is replaced as a whole",
-                   "the directory '" + below[0] + "' in it",
-                   "choose another name, or move that directory elsewhere");
+                   "'" + below[0] + "' in it, a directory, or a link that leads to no file",
+                   "choose another name, or move that elsewhere");
         return found;
     }
 
@@ -220,18 +233,14 @@ private:
     }
 
     void copy(any_store& from, const std::string& name, cairn::activity* activity) {
-        constexpr std::uint64_t piece = std::uint64_t{8} << 20;
         auto in = from.open(name);
-        auto const size = in.size();
-        auto out = fresh_.create(name, size);
-        byte_vector b(static_cast<std::size_t>(std::min(size, piece)));
-        for (std::uint64_t at = 0; at < size; at += b.size()) {
-            b.resize(static_cast<std::size_t>(std::min(size - at, piece)));
-            in.read(at, b);
-            out.write(at, b);
-            if (activity != nullptr) activity->advance();
-        }
-        out.finish(true);
+        put(
+            name, in.size(),
+            [&](std::uint64_t at, std::span<std::byte> into) {
+                in.read(at, into);
+                if (activity != nullptr) activity->advance();
+            },
+            true);
     }
 
     /// Removes places of saves to this target that have ended.

@@ -96,6 +96,7 @@ inline metadata read_torch_save_files(any_store& place, const std::string& index
         auto one = of_data_file(
             place, name, [&] { return read_torch_save_file(place, name, threads); }, index);
         m.file_sizes.merge(one.file_sizes);
+        m.text_keys.merge(one.text_keys);
         auto const take = [&](auto& from, auto& to) {
             for (auto& [fqn, what] : from)
                 if (map.places(fqn, name)) to.insert_or_assign(fqn, std::move(what));

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,7 +63,8 @@ struct torch_save_target {
             }
             paths.insert(plan.paths.begin(), plan.paths.end());
         }
-        layout.emplace(file, entries, paths);
+        layout.emplace(file, entries, paths,
+                       plans.empty() ? std::set<key_path>() : plans[0].text_keys);
     }
     std::vector<const format::target_file*> files() const {
         if (!layout) return {};
