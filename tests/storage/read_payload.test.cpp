@@ -52,6 +52,17 @@ byte_vector some_bytes(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) b[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
     return b;
 }
+/// Notes where each byte is read to, relative to its place in the file.
+struct noting_reader {
+    cairn::memory_store::reader file;
+    std::vector<std::uint64_t>* distances;
+
+    void read(std::uint64_t at, std::span<std::byte> into) {
+        distances->push_back(reinterpret_cast<std::uintptr_t>(into.data()) - at);
+        file.read(at, into);
+    }
+    std::uint64_t size() { return file.size(); }
+};
 /// A change of any of these bytes is noticed.
 void notices(const byte_vector& stored, const cairn::payload& p,
              const std::vector<std::size_t>& changed) {
@@ -117,6 +128,39 @@ BOOST_AUTO_TEST_CASE(the_whole_of_a_payload_of_pytorchs_is_checked_whatever_its_
     for (auto p : {dense, strided}) {  // written without
         p.crc.reset();
         BOOST_CHECK_NO_THROW(read(stored, p));
+    }
+}
+
+/// The kernel copies then fastest: 5.9 instead of 6.5 GB/s make a load of columns a tenth slower.
+BOOST_AUTO_TEST_CASE(what_is_scattered_is_read_into_memory_that_lies_in_its_page_as_in_the_file) {
+    constexpr std::int64_t rows = 600, columns = 256, taken = 100;
+    for (std::uint64_t const offset : {std::uint64_t{0}, std::uint64_t{64}, std::uint64_t{4100}}) {
+        auto const stored = some_bytes(static_cast<std::size_t>(offset) + rows * columns * 4);
+        cairn::memory_store store;
+        store.publish("o", stored, std::nullopt);
+        std::vector<std::uint64_t> distances;
+        cairn::open_file file(noting_reader{store.open("o"), &distances}, "file");
+        cairn::payload p;
+        p.shape = {rows, columns};
+        p.strides = cairn::row_major_strides(p.shape);
+        p.offset = offset;
+        p.length = rows * columns * 4;
+        byte_vector into(rows * taken * 4);
+        std::vector<std::byte> scratch;
+        cairn::detail::wanted_chunk const some{
+            "w",
+            p,
+            {{cairn::box({0, 7}, {rows, taken}),
+              cairn::tensor_view(p.type, {rows, taken}, into.data())}}};
+        cairn::detail::payload_reader(file, {some}, scratch).run();
+        BOOST_TEST(distances.size() > 1u);
+        for (auto const d : distances) BOOST_TEST(d % 4096 == 0u);
+        bool same = true;
+        for (std::int64_t r = 0; r < rows; ++r)
+            same =
+                same && std::memcmp(into.data() + r * taken * 4,
+                                    stored.data() + offset + (r * columns + 7) * 4, taken * 4) == 0;
+        BOOST_TEST(same);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/detail/read_slabs.hpp>
 #include <cairn/storage/detail/cached_runs.hpp>
+#include <cairn/storage/detail/memory_for.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
 #include <cairn/storage/detail/wanted_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
@@ -229,9 +230,8 @@ private:
                         fetch(at, bytes);
                         crc = checked(at, bytes, crc);
                     } else if (!runs_ || !runs_->read(file_, at_, at, n)) {
-                        auto const least = static_cast<std::size_t>(std::min(piece_, length_));
-                        if (scratch_.size() < least) scratch_.resize(least);
-                        auto const bytes = std::span(scratch_).first(static_cast<std::size_t>(n));
+                        auto const bytes = memory_for(scratch_, std::min(piece_, length_), at_ + at)
+                                               .first(static_cast<std::size_t>(n));
                         fetch(at, bytes);
                         crc = take_pieces(at, bytes, crc);
                     }

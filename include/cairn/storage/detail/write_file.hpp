@@ -9,6 +9,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/file_layout.hpp>
+#include <cairn/storage/detail/memory_for.hpp>
 #include <cairn/storage/detail/rate_limit.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/flat_range.hpp>
@@ -89,17 +90,6 @@ private:
 /// The size of the pieces in which tensors are written: a multiple of the footer's block size.
 inline constexpr std::uint64_t payload_piece = std::uint64_t{256} << 10;
 static_assert(payload_piece % format::native::block_bytes == 0);
-
-/// Returns `n` bytes of `memory`, which grows as needed, that begin as far behind the beginning of
-/// a page as an offset in a file does: the kernel copies these fastest.
-inline std::span<std::byte> memory_for(std::vector<std::byte>& memory, std::uint64_t n,
-                                       std::uint64_t offset) {
-    constexpr std::size_t page = 4096;
-    if (memory.size() < n + 2 * page) memory.resize(static_cast<std::size_t>(n) + 2 * page);
-    auto const here = reinterpret_cast<std::uintptr_t>(memory.data());
-    auto const skipped = (static_cast<std::size_t>(offset % page) + page - here % page) % page;
-    return std::span(memory).subspan(skipped, static_cast<std::size_t>(n));
-}
 
 /// Passes the bytes of dense memory, piece by piece.
 template <class Sink>
