@@ -124,6 +124,7 @@
 #include <cairn/mapping/impl/expressions.ipp>
 #include <cairn/mapping/impl/lines.ipp>
 #include <cairn/mapping/impl/mapping.ipp>
+#include <cairn/mapping/impl/name_list.ipp>
 #include <cairn/mapping/impl/name_pattern.ipp>
 #include <cairn/mapping/impl/node.ipp>
 #include <cairn/mapping/impl/piece.ipp>
