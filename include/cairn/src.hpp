@@ -120,6 +120,7 @@
 #include <cairn/format/impl/safetensors_layout.ipp>
 #include <cairn/mapping/impl/check.ipp>
 #include <cairn/mapping/impl/complaint.ipp>
+#include <cairn/mapping/impl/digest.ipp>
 #include <cairn/mapping/impl/evaluation.ipp>
 #include <cairn/mapping/impl/expressions.ipp>
 #include <cairn/mapping/impl/lines.ipp>
