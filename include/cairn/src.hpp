@@ -120,10 +120,12 @@
 #include <cairn/format/impl/safetensors_layout.ipp>
 #include <cairn/mapping/impl/check.ipp>
 #include <cairn/mapping/impl/complaint.ipp>
+#include <cairn/mapping/impl/digest.ipp>
 #include <cairn/mapping/impl/evaluation.ipp>
 #include <cairn/mapping/impl/expressions.ipp>
 #include <cairn/mapping/impl/lines.ipp>
 #include <cairn/mapping/impl/mapping.ipp>
+#include <cairn/mapping/impl/name_list.ipp>
 #include <cairn/mapping/impl/name_pattern.ipp>
 #include <cairn/mapping/impl/node.ipp>
 #include <cairn/mapping/impl/piece.ipp>

@@ -38,9 +38,7 @@ int cases() {
 
 map::detail::sources sources_of(const oracle::arrays& stored) {
     map::detail::sources all;
-    for (auto const& [name, a] : stored)
-        all.emplace(name, std::make_shared<map::detail::source>(
-                              map::detail::source{name, dtype::float32, a.shape}));
+    for (auto const& [name, a] : stored) all.add({name, dtype::float32, a.shape});
     return all;
 }
 
@@ -154,7 +152,7 @@ BOOST_AUTO_TEST_CASE(a_range_of_a_merged_dimension_is_in_few_pieces) {
     auto const again = map::merge_dims(map::split_dim(map::stored("x"), 0, {2, 2}), 0, {2, 2});
     auto const as_it_was = map::detail::evaluation(all, "made")(again, none);
     BOOST_TEST_REQUIRE(as_it_was.pieces.size() == 1u);
-    BOOST_TEST((as_it_was.pieces[0] == whole_piece(all.at("x"))));
+    BOOST_TEST((as_it_was.pieces[0] == whole_piece(all.find("x")->second)));
 }
 
 BOOST_AUTO_TEST_CASE(dimensions_that_fit_badly_are_refused) {

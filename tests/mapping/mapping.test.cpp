@@ -4,6 +4,7 @@
 #include "stored_samples.hpp"
 
 #include <cairn/mapping/detail/mapped.hpp>
+#include <cairn/mapping/detail/name_list.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/expressions.hpp>
 #include <cairn/mapping/ready.hpp>
@@ -60,6 +61,42 @@ BOOST_AUTO_TEST_CASE(captures_stand_for_parts_of_names) {
     for (auto const* bad : {"", "a{", "a}", "{}", "{a}{b}", "{a b}", "{...}"})
         BOOST_TEST(error_of(errc::invalid_argument, [&] { name_pattern p(bad); }) != "no error",
                    bad);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_many_dots_are_matched_in_bounded_time) {
+    std::string dots = "a";
+    for (int i = 0; i < 100; ++i) dots += ".a";
+    std::string const six = "{a...}.{b...}.{c...}.{d...}.{e...}.{f...}";
+    BOOST_TEST(matched((six + ".x").c_str(), dots.c_str()) == "no");
+    BOOST_TEST(matched((six + ".a").c_str(), dots.c_str()) != "no");
+    BOOST_TEST(matched("{a...}.{b...}.{c...}.{a...}", "x.y.p.q.x.y") == "a=x.y b=p c=q ");
+    // There are too many texts for what occurs twice.
+    auto const twice = six + "." + six + ".x";
+    auto const what =
+        error_of(errc::invalid_argument, [&] { matched(twice.c_str(), dots.c_str()); });
+    BOOST_TEST(what.find(twice) != what.npos, what);
+}
+
+BOOST_AUTO_TEST_CASE(few_names_are_tried_where_captures_are_known) {
+    std::vector<std::string> all;
+    for (int e = 0; e < 4; ++e)
+        for (int i = 0; i < 1000; ++i)
+            all.push_back(std::to_string(e) + ".l." + std::to_string(i) + ".w");
+    std::sort(all.begin(), all.end());
+    map::detail::name_list const list({all.begin(), all.end()});
+    captures layer;
+    layer.bind("i", "7");
+    auto const tried = [&](const char* pattern) {
+        return list.candidates(name_pattern(pattern), layer).size();
+    };
+    BOOST_TEST(tried("{e}.l.{i}.w") == 4);
+    BOOST_TEST(tried("3.l.{i}.w") == 1);
+    BOOST_TEST(tried("5.l.{i}.w") == 0);
+    BOOST_TEST(tried("3.l.{j}.w") == 1000);
+    names matches;
+    list.for_each_match(name_pattern("{e}.l.{i}.w"), layer,
+                        [&](const captures& c) { matches.push_back(*c.find("e")); });
+    BOOST_TEST(matches == (names{"0", "1", "2", "3"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(each_name_is_made_by_the_first_line_that_matches) {

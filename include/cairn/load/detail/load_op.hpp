@@ -68,6 +68,7 @@ private:
     load_options options_;
     load_parts parts_;
     metadata meta_{};
+    std::uint64_t coordinators_mapping_ = 0;
     std::optional<load_turns> turns_;
     std::vector<read_item> items_{};       ///< Not sent to the coordinator and back.
     std::vector<std::string> no_items_{};  ///< Likewise.

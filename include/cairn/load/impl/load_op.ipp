@@ -6,6 +6,7 @@
 
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/mapping/detail/digest.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/printable.hpp>
 #include <cairn/state/converted.hpp>
@@ -120,6 +121,7 @@ CAIRN_DECL std::vector<std::byte> load_op::read_metadata() {
     wire_writer w;
     fsm_.items_stay_local(items_stay_local());
     w.u8(fsm_.needs_items(parts_.plane != nullptr));
+    w.u64(ranks_->size() > 1 ? map::detail::digest(parts_.names.get()) : 0);
     auto stored = parts_.reader->read_index();
     if (stored.bytes.empty()) {
         // All ranks have the same, without members that only a pickle has.
@@ -133,6 +135,7 @@ CAIRN_DECL std::vector<std::byte> load_op::read_metadata() {
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     wire_reader r(told);
     fsm_.told(r.u8() != 0);
+    coordinators_mapping_ = r.u64();
     if (!ranks_->coordinator()) meta_ = format::native::decode_metadata(r.raw(r.left()));
 }
 
@@ -140,6 +143,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) {
+        map::detail::check_same(parts_.names.get(), coordinators_mapping_);
         parts_.reader->reset(id_);
         fsm_.items_stay_local(items_stay_local());
     }

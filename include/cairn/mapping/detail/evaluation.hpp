@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/complaint.hpp>
 #include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/name_list.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/detail/node.hpp>
 #include <cairn/mapping/detail/pieced_tensor.hpp>
@@ -15,7 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,45 +24,32 @@
 
 namespace cairn::map::detail {
 
-/// Stored tensors by name.
-using sources = std::map<std::string, std::shared_ptr<const source>, std::less<>>;
+/// Stored tensors by their names. Not for several threads at a time.
+class sources {
+public:
+    /// Adds a tensor whose name comes after all others.
+    void add(source s) {
+        auto one = std::make_shared<const source>(std::move(s));
+        all_.emplace_hint(all_.end(), one->name, std::move(one));
+        names_.reset();
+    }
+    auto begin() const noexcept { return all_.begin(); }
+    auto end() const noexcept { return all_.end(); }
+    auto find(std::string_view name) const { return all_.find(name); }
+    std::size_t size() const noexcept { return all_.size(); }
+    /// Made when first needed.
+    CAIRN_DECL const name_list& names() const;
 
-/// Calls `f(captures)` with the captures of each key that matches a pattern.
-template <class Keys, class F>
-void for_each_match(const Keys& keys, const name_pattern& pattern, const captures& bound, F&& f) {
-    auto const key_of = [](auto const& entry) -> const std::string& {
-        if constexpr (requires { entry.first; })
-            return entry.first;
-        else
-            return entry;
-    };
-    auto const prefix = pattern.prefix(bound);
-    for (auto k = keys.lower_bound(prefix); k != keys.end() && key_of(*k).starts_with(prefix); ++k)
-        if (auto c = bound; pattern.match(key_of(*k), c)) f(std::move(c));
-}
+private:
+    std::map<std::string_view, std::shared_ptr<const source>> all_{};
+    mutable std::optional<name_list> names_{};
+};
 
 /// Returns how many numbers from 0 on a capture of `pattern` has among names.
 /// @throws error errc::missing_key naming the first name that is missing before a larger number
-template <class Keys>
-std::int64_t stacked_count(const Keys& keys, const name_pattern& pattern,
-                           const std::string& capture, const captures& bound,
-                           const std::string& fqn) {
-    std::set<std::string> found;
-    for_each_match(keys, pattern, bound, [&](const captures& c) {
-        auto const& text = *c.find(capture);
-        bool const canonical = text.find_first_not_of("0123456789") == text.npos &&
-                               (text.size() == 1 || text.front() != '0') && text.size() < 10;
-        if (canonical) found.insert(text);
-    });
-    for (std::int64_t n = 0; n < static_cast<std::int64_t>(found.size()); ++n)
-        if (!found.contains(std::to_string(n)))
-            throw error(
-                errc::missing_key,
-                {.fqn = fqn,
-                 .expected = "numbers from 0 on as {" + capture + "} of \"" + pattern.text() + "\"",
-                 .found = std::to_string(found.size()) + " of them, without " + std::to_string(n)});
-    return static_cast<std::int64_t>(found.size());
-}
+CAIRN_DECL std::int64_t stacked_count(const name_list& names, const name_pattern& pattern,
+                                      const std::string& capture, const captures& bound,
+                                      const std::string& fqn);
 
 /// Makes a tensor as an expression says.
 class evaluation {
@@ -74,8 +62,8 @@ public:
     /// made, the expression and shapes
     CAIRN_DECL pieced_tensor operator()(const expression& e, captures& bound);
 
-    /// What was used, in the order of the expression; a name may occur twice.
-    const std::vector<std::string>& used() const noexcept { return used_; }
+    /// What was used, in the order of the expression; one may occur twice.
+    const std::vector<const source*>& used() const noexcept { return used_; }
     /// Called with what a clip drops, and the value that is stored there instead.
     std::function<void(std::vector<piece>, double)> dropped{};
 
@@ -95,7 +83,7 @@ private:
 
     const sources& stored_;
     complaint about_;
-    std::vector<std::string> used_{};
+    std::vector<const source*> used_{};
 };
 
 /// Returns an interleaving in terms of splitting, concatenating and merging.

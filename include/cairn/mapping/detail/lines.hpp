@@ -5,6 +5,7 @@
 #include <cairn/detail/config.hpp>
 #include <cairn/mapping/detail/evaluation.hpp>
 #include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/name_list.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/detail/node.hpp>
 #include <cairn/mapping/mapping.hpp>
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -73,8 +75,6 @@ public:
     };
     /// Returns the line that makes a name of the state: the first whose pattern matches.
     CAIRN_DECL std::optional<made_by> find(const std::string& name) const;
-    /// Returns all lines that match.
-    CAIRN_DECL std::vector<std::size_t> find_all(const std::string& name) const;
 
     const std::vector<name_pattern>& names() const noexcept { return names_; }
     const std::vector<follower_patterns>& followers() const noexcept { return followers_; }
@@ -82,7 +82,12 @@ public:
 private:
     std::vector<name_pattern> names_{};
     std::map<std::string, std::size_t, std::less<>> literal_{};  ///< The first of each name.
-    std::vector<std::size_t> others_{};
+    /// Those with captures, by what names that match begin and end with.
+    struct ends {
+        std::size_t prefix, suffix;
+        friend auto operator<=>(const ends&, const ends&) = default;
+    };
+    std::map<ends, std::unordered_map<std::string, std::vector<std::size_t>>> others_{};
     std::vector<follower_patterns> followers_{};
 };
 
@@ -93,18 +98,9 @@ private:
 CAIRN_DECL expression following(const expression& of_parameter, const follower_patterns& how,
                                 const captures& slot);
 
-/// Returns the names of stored things of an expression, in its order, as far as they are among
-/// `keys`. @param keys  A set or map of names.
-template <class Keys>
-std::vector<std::string> leaf_names(const expression& e, const captures& bound, const Keys& keys) {
-    std::vector<std::string> all;
-    for_each_node(e, [&](const node& n) {
-        if (n.is_a(operation::stored))
-            for_each_match(keys, n.name, bound,
-                           [&](const captures& c) { all.push_back(n.name.fill(c)); });
-    });
-    return all;
-}
+/// Returns the names of stored things of an expression, in its order, as far as they are known.
+CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,
+                                               const name_list& known);
 
 /// Returns an expression for what is stored under a name without captures.
 CAIRN_DECL expression stored_as_it_is(const std::string& name);

@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/evaluation.hpp>
 #include <cairn/mapping/detail/expression.hpp>
+#include <cairn/mapping/detail/name_list.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -104,6 +105,7 @@ private:
     std::shared_ptr<const lines> lines_;
     bool leaves_out_others_;
     const metadata& stored_;
+    name_list names_{};
 };
 
 /// Whether a dtype has every number of another one: a conversion back and forth loses nothing.

@@ -52,15 +52,27 @@ public:
     CAIRN_DECL bool has(std::string_view capture) const noexcept;
     /// Whether a capture may have dots.
     CAIRN_DECL bool takes_dots(std::string_view capture) const noexcept;
-    bool is_literal() const noexcept;
+    /// Whether only one name matches.
+    bool is_literal(const captures& bound = {}) const noexcept;
 
-    /// Matches a whole name. Captures are as short as possible, the first ones first.
+    /// Matches a whole name. Captures are as short as possible, the first ones first. Takes time in
+    /// proportion to the square of its length at most, unless captures occur more than once.
     /// @param bound  Captures have this text; those that are new are added if the name matches.
+    /// @throws error errc::invalid_argument if millions of texts would have to be tried
     CAIRN_DECL bool match(std::string_view name, captures& bound) const;
     /// @pre every capture is bound
     CAIRN_DECL std::string fill(const captures& bound) const;
+    /// The same, without a copy of what has no captures.
+    /// @param memory  Where the name is otherwise; must outlive it.
+    const std::string& fill(const captures& bound, std::string& memory) const {
+        if (elements_.size() == 1 && elements_.front().is == element::kind::literal)
+            return elements_.front().text;
+        return memory = fill(bound);
+    }
     /// What every name begins with that matches.
     CAIRN_DECL std::string prefix(const captures& bound) const;
+    /// What every name ends with that matches.
+    CAIRN_DECL std::string suffix(const captures& bound) const;
     /// Returns the pattern with another one in the place of a capture, and bound ones filled in.
     CAIRN_DECL name_pattern with(std::string_view capture, const name_pattern& by,
                                  const captures& bound) const;
@@ -74,16 +86,17 @@ private:
         std::string text{};  ///< Itself, or the name of a capture.
         enum class kind : std::uint8_t { literal, component, any } is = kind::literal;
     };
-    CAIRN_DECL bool match_from(std::size_t element, std::string_view rest, captures& bound) const;
+    static constexpr std::size_t most_captures = 64;
+    class attempt;
     CAIRN_DECL void append(element e);
 
     std::string text_{};
     std::vector<element> elements_{};
 };
 
-inline bool name_pattern::is_literal() const noexcept {
+inline bool name_pattern::is_literal(const captures& bound) const noexcept {
     for (auto const& e : elements_)
-        if (e.is != element::kind::literal) return false;
+        if (e.is != element::kind::literal && bound.find(e.text) == nullptr) return false;
     return true;
 }
 

@@ -11,8 +11,9 @@
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/index_vector.hpp>
 
+#include <boost/container/small_vector.hpp>
+
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,13 +28,14 @@ struct extent {
     bool least = false;   ///< It may be longer.
     bool known() const noexcept { return n != -1; }
 };
-using extents = std::vector<extent>;
+using extents = boost::container::small_vector<extent, 4>;
 
 /// What is known of a tensor that will be stored.
 struct stored_shape {
     extents shape{};
-    std::optional<dtype> type{};
-    std::string told_by{};  ///< A name of the state.
+    std::optional<dtype> type{};        ///< None: that of the state.
+    std::string told_by{};              ///< A name of the state.
+    dtype state_type = dtype::float32;  ///< Of that one.
 };
 
 /// Finds the shapes of stored tensors from those of the state: expressions backwards. What the
@@ -43,22 +45,20 @@ public:
     /// @param like  May be empty; must outlive this.
     explicit stored_shapes(const sources& like) : like_(like) {}
 
-    /// Takes into account that an expression makes a tensor of this shape.
-    /// @return the stored names of the expression
+    /// Takes into account that an expression makes a tensor of this shape and dtype.
+    /// @return the stored names of the expression: they live as long as this
     /// @throws error errc::shape_mismatch, or errc::unsupported for what a save would lose
-    CAIRN_DECL std::vector<std::string> add(const std::string& fqn, const expression& e,
-                                            captures& bound, const index_vector& shape);
+    CAIRN_DECL std::vector<const std::string*> add(const std::string& fqn, const expression& e,
+                                                   captures& bound, const index_vector& shape,
+                                                   dtype type);
 
-    /// @param type_of  Returns the dtype of a tensor whose expression does not tell it.
     /// @throws error errc::invalid_argument naming a tensor whose shape nothing tells
-    CAIRN_DECL sources
-    resolved(const std::function<dtype(const std::string& stored)>& type_of) const;
+    CAIRN_DECL sources resolved() const;
+    /// Whether an expression has a stored name.
+    bool has(const std::string& stored) const { return found_.contains(stored); }
     /// The state's name that a stored tensor's shape comes from.
     const std::string& told_by(const std::string& stored) const {
         return found_.find(stored)->second.told_by;
-    }
-    const std::optional<dtype>& type_of(const std::string& stored) const {
-        return found_.find(stored)->second.type;
     }
 
 private:
@@ -73,8 +73,9 @@ private:
 
     const sources& like_;
     std::map<std::string, stored_shape, std::less<>> found_{};
-    complaint about_{};                  // of what is being added
-    std::vector<std::string> leaves_{};  // of that
+    complaint about_{};                         // of what is being added
+    dtype type_ = dtype::float32;               // of that
+    std::vector<const std::string*> leaves_{};  // of that
 };
 
 }  // namespace cairn::map::detail

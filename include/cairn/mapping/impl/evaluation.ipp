@@ -14,11 +14,43 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace cairn::map::detail {
+
+CAIRN_DECL const name_list& sources::names() const {
+    if (!names_) {
+        std::vector<std::string_view> sorted;
+        sorted.reserve(all_.size());
+        for (auto const& one : all_) sorted.push_back(one.first);
+        names_.emplace(std::move(sorted));
+    }
+    return *names_;
+}
+
+CAIRN_DECL std::int64_t stacked_count(const name_list& names, const name_pattern& pattern,
+                                      const std::string& capture, const captures& bound,
+                                      const std::string& fqn) {
+    std::set<std::string> found;
+    names.for_each_match(pattern, bound, [&](const captures& c) {
+        auto const& text = *c.find(capture);
+        bool const canonical = text.find_first_not_of("0123456789") == text.npos &&
+                               (text.size() == 1 || text.front() != '0') && text.size() < 10;
+        if (canonical) found.insert(text);
+    });
+    for (std::int64_t n = 0; n < static_cast<std::int64_t>(found.size()); ++n)
+        if (!found.contains(std::to_string(n)))
+            throw error(
+                errc::missing_key,
+                {.fqn = fqn,
+                 .expected = "numbers from 0 on as {" + capture + "} of \"" + pattern.text() + "\"",
+                 .found = std::to_string(found.size()) + " of them, without " + std::to_string(n)});
+    return static_cast<std::int64_t>(found.size());
+}
 
 CAIRN_DECL expression in_groups(const node& n) {
     std::vector<expression> split;
@@ -63,7 +95,8 @@ CAIRN_DECL pieced_tensor evaluation::operator()(const expression& e, captures& b
 
 CAIRN_DECL pieced_tensor evaluation::leaf(const expression& e, const captures& bound) {
     auto const& n = e.node();
-    auto name = n.name.fill(bound);
+    std::string memory;
+    auto const& name = n.name.fill(bound, memory);
     auto const found = stored_.find(name);
     if (found == stored_.end())
         about_.fail(errc::missing_key, e, "a stored tensor " + name,
@@ -75,7 +108,7 @@ CAIRN_DECL pieced_tensor evaluation::leaf(const expression& e, const captures& b
     if (!fits)
         about_.fail(errc::shape_mismatch, e, to_string(n.numbers),
                     to_string(shape) + " of " + name);
-    used_.push_back(std::move(name));
+    used_.push_back(found->second.get());
     return pieced_tensor::whole(found->second);
 }
 
@@ -83,7 +116,8 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
     auto const& n = e.node();
     auto all = (*this)(n.of(), bound);
     auto const d = about_.dim(e, n.dim, all.shape.size());
-    std::vector<std::int64_t> lengths{all.shape[d]};
+    index_vector lengths{all.shape[d]};
+    all.pieces.reserve(n.parts.size());
     for (std::size_t i = 1; i < n.parts.size(); ++i) {
         auto next = (*this)(n.parts[i], bound);
         auto like = all.shape;
@@ -108,14 +142,14 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
     for (std::size_t i = 0; i < n.numbers.size(); ++i)
         if (lengths[i] != n.numbers[i] / divisor * unit)
             about_.fail(errc::shape_mismatch, e, "lengths in proportion to " + to_string(n.numbers),
-                        to_string(index_vector(lengths)));
+                        to_string(lengths));
     return all;
 }
 
 CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& bound) {
     auto const& n = e.node();
     auto const& pattern = counted_pattern(n);
-    auto const count = stacked_count(stored_, pattern, n.capture, bound, about_.fqn);
+    auto const count = stacked_count(stored_.names(), pattern, n.capture, bound, about_.fqn);
     if (count == 0) {
         auto const names = pattern.with({}, {}, bound).text();
         about_.fail(errc::missing_key, e, "stored tensors " + names,
@@ -132,9 +166,10 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
         next.insert_dim(d);
         auto like = all.shape;
         if (i > 0) like[d] = 1;
-        if (i == 0)
+        if (i == 0) {
             all = std::move(next);
-        else if (next.shape != like)
+            all.pieces.reserve(all.pieces.size() * static_cast<std::size_t>(count));
+        } else if (next.shape != like)
             about_.fail(errc::shape_mismatch, e, to_string(like) + " of each",
                         to_string(next.shape));
         else if (next.type != all.type)

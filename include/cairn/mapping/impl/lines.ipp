@@ -6,6 +6,7 @@
 
 #include <cairn/mapping/detail/node.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -33,14 +34,17 @@ CAIRN_DECL name_pattern parameter_prefix::off(const name_pattern& name) const {
 }
 
 CAIRN_DECL lines::lines(const mapping& m) {
+    names_.reserve(m.lines().size());
     for (auto const& line : m.lines()) {
         auto const i = names_.size();
         names_.emplace_back(line.name);
         // A literal pattern has no captures to fill in.
-        if (names_.back().is_literal())
+        if (names_.back().is_literal()) {
             literal_.try_emplace(names_.back().fill({}), i);
-        else
-            others_.push_back(i);
+        } else {
+            auto const prefix = names_.back().prefix({}), suffix = names_.back().suffix({});
+            others_[{prefix.size(), suffix.size()}][prefix + suffix].push_back(i);
+        }
     }
     for (auto const& f : m.followers()) {
         follower_patterns patterns{name_pattern(f.name),
@@ -56,20 +60,34 @@ CAIRN_DECL lines::lines(const mapping& m) {
 
 CAIRN_DECL std::optional<lines::made_by> lines::find(const std::string& name) const {
     auto const literal = literal_.find(name);
-    auto const first_literal = literal == literal_.end() ? names_.size() : literal->second;
-    for (auto const i : others_) {
-        if (i > first_literal) break;
-        made_by by{i, {}};
-        if (names_[i].match(name, by.bound)) return by;
+    made_by best{literal == literal_.end() ? names_.size() : literal->second, {}};
+    for (auto const& [e, of_ends] : others_) {
+        if (e.prefix + e.suffix >= name.size()) continue;
+        auto const some =
+            of_ends.find(name.substr(0, e.prefix) + name.substr(name.size() - e.suffix));
+        if (some == of_ends.end()) continue;
+        for (auto const i : some->second) {
+            if (i > best.line) break;
+            if (captures c; names_[i].match(name, c)) {
+                best = {i, std::move(c)};
+                break;
+            }
+        }
     }
-    if (first_literal == names_.size()) return std::nullopt;
-    return made_by{first_literal, {}};
+    if (best.line == names_.size()) return std::nullopt;
+    return best;
 }
 
-CAIRN_DECL std::vector<std::size_t> lines::find_all(const std::string& name) const {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < names_.size(); ++i)
-        if (captures c; names_[i].match(name, c)) all.push_back(i);
+CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,
+                                               const name_list& known) {
+    std::vector<std::string> all;
+    for_each_node(e, [&](const node& n) {
+        if (!n.is_a(operation::stored)) return;
+        auto const before = static_cast<std::ptrdiff_t>(all.size());
+        known.for_each_match(n.name, bound,
+                             [&](const captures& c) { all.push_back(n.name.fill(c)); });
+        std::sort(all.begin() + before, all.end());
+    });
     return all;
 }
 

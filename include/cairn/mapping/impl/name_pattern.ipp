@@ -48,14 +48,17 @@ CAIRN_DECL name_pattern::name_pattern(std::string text) : text_(std::move(text))
                 refuse("the name of a capture between { and }");
             if (!elements_.empty() && elements_.back().is != element::kind::literal)
                 refuse("something between two captures");
+            if (elements_.size() > 2 * most_captures) refuse("at most 64 captures");
             if (has(e.text) && takes_dots(e.text) != (e.is == element::kind::any))
                 refuse("a capture that may have dots everywhere, or nowhere");
             append(std::move(e));
             i = end + 1;
+        } else if (c == '}') {
+            refuse("a { for each }");
         } else {
-            if (c == '}') refuse("a { for each }");
-            append({std::string(1, c)});
-            ++i;
+            auto const end = std::min(text_.find_first_of("{}", i), text_.size());
+            append({text_.substr(i, end - i)});
+            i = end;
         }
     }
 }
@@ -89,36 +92,82 @@ CAIRN_DECL bool name_pattern::takes_dots(std::string_view capture) const noexcep
     });
 }
 
+/// Matches one name. Remembers from where the rest of the pattern does not match.
+class name_pattern::attempt {
+public:
+    attempt(const name_pattern& pattern, std::string_view name, captures& bound)
+        : pattern_(pattern), elements_(pattern.elements_), name_(name), bound_(bound) {}
+
+    bool from(std::size_t at, std::size_t begin) {
+        if (at == elements_.size()) return begin == name_.size();
+        auto const& e = elements_[at];
+        auto const rest = name_.substr(begin);
+        auto const* const known = e.is == element::kind::literal ? &e.text : bound_.find(e.text);
+        if (known != nullptr)
+            return rest.starts_with(*known) && from(at + 1, begin + known->size());
+        auto const place = at * (name_.size() + 1) + begin;
+        if (!failed_.empty() && failed_[place]) return false;
+        if (take(at, begin)) return true;
+        if (failed_.empty()) failed_.resize(elements_.size() * (name_.size() + 1));
+        failed_[place] = true;
+        return false;
+    }
+
+private:
+    static constexpr int most_texts = 1 << 20;
+
+    /// Tries each text for a capture, the shortest first.
+    bool take(std::size_t at, std::size_t begin) {
+        auto const& e = elements_[at];
+        auto const rest = name_.substr(begin);
+        auto const most =
+            e.is == element::kind::any ? rest.size() : std::min(rest.find('.'), rest.size());
+        // The last element takes the rest, and before a literal only its places come into question.
+        bool const last = at + 1 == elements_.size();
+        for (std::size_t n = last ? rest.size() : 1; n <= most && n > 0; ++n) {
+            if (!last) {
+                auto const place = rest.find(elements_[at + 1].text, n);
+                if (place > most) return false;
+                n = place;
+            }
+            count();
+            auto const before = bound_.size();
+            bound_.bind(e.text, std::string(rest.substr(0, n)));
+            if (from(at + 1, begin + n)) return true;
+            bound_.shrink(before);
+            // With another text, what is after it may match.
+            if (occurs_after(at)) failed_.clear();
+        }
+        return false;
+    }
+    bool occurs_after(std::size_t at) const {
+        return std::any_of(elements_.begin() + static_cast<std::ptrdiff_t>(at) + 1, elements_.end(),
+                           [&](const element& e) {
+                               return e.is != element::kind::literal &&
+                                      e.text == elements_[at].text;
+                           });
+    }
+    void count() {
+        if (++texts_ > most_texts)
+            throw error(errc::invalid_argument,
+                        {.expected = "a pattern that is matched in little time",
+                         .found = "the pattern \"" + pattern_.text() + "\" for '" +
+                                  std::string(name_) + "'",
+                         .remedy = "Let fewer of its captures occur more than once."});
+    }
+
+    const name_pattern& pattern_;
+    const std::vector<element>& elements_;
+    std::string_view name_;
+    captures& bound_;
+    std::vector<bool> failed_{};  ///< Of each element, of each place. Empty: none is known.
+    int texts_ = 0;
+};
+
 CAIRN_DECL bool name_pattern::match(std::string_view name, captures& bound) const {
     auto const before = bound.size();
-    if (match_from(0, name, bound)) return true;
+    if (attempt(*this, name, bound).from(0, 0)) return true;
     bound.shrink(before);
-    return false;
-}
-
-CAIRN_DECL bool name_pattern::match_from(std::size_t at, std::string_view rest,
-                                         captures& bound) const {
-    if (at == elements_.size()) return rest.empty();
-    auto const& e = elements_[at];
-    auto const* const known = e.is == element::kind::literal ? &e.text : bound.find(e.text);
-    if (known != nullptr)
-        return rest.starts_with(*known) && match_from(at + 1, rest.substr(known->size()), bound);
-    auto const most =
-        e.is == element::kind::any ? rest.size() : std::min(rest.find('.'), rest.size());
-    // The last element takes the rest, and before a literal only its places come into question.
-    bool const last = at + 1 == elements_.size();
-    for (std::size_t n = last ? rest.size() : 1; n <= most && n > 0; ++n) {
-        if (!last) {
-            auto const& next = elements_[at + 1];
-            auto const place = rest.find(next.text, n);
-            if (place > most) return false;
-            n = place;
-        }
-        auto const before = bound.size();
-        bound.bind(e.text, std::string(rest.substr(0, n)));
-        if (match_from(at + 1, rest.substr(n), bound)) return true;
-        bound.shrink(before);
-    }
     return false;
 }
 
@@ -137,6 +186,21 @@ CAIRN_DECL std::string name_pattern::prefix(const captures& bound) const {
         begin += *known;
     }
     return begin;
+}
+
+CAIRN_DECL std::string name_pattern::suffix(const captures& bound) const {
+    std::vector<std::string_view> known;
+    std::size_t size = 0;
+    for (auto e = elements_.rbegin(); e != elements_.rend(); ++e) {
+        auto const* const text = e->is == element::kind::literal ? &e->text : bound.find(e->text);
+        if (text == nullptr) break;
+        known.push_back(*text);
+        size += text->size();
+    }
+    std::string end;
+    end.reserve(size);
+    for (auto t = known.rbegin(); t != known.rend(); ++t) end += *t;
+    return end;
 }
 
 CAIRN_DECL name_pattern name_pattern::with(std::string_view capture, const name_pattern& by,

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -56,9 +55,12 @@ CAIRN_DECL bool join(extent& a, const extent& b) {
     return b.least ? b.n <= a.n : a.n == b.n;
 }
 
-CAIRN_DECL std::vector<std::string> stored_shapes::add(const std::string& fqn, const expression& e,
-                                                       captures& bound, const index_vector& shape) {
+CAIRN_DECL std::vector<const std::string*> stored_shapes::add(const std::string& fqn,
+                                                              const expression& e, captures& bound,
+                                                              const index_vector& shape,
+                                                              dtype type) {
     about_.fqn = fqn;
+    type_ = type;
     leaves_.clear();
     require(e, bound, extents_of(shape));
     return std::exchange(leaves_, {});
@@ -82,7 +84,8 @@ CAIRN_DECL void stored_shapes::require(const expression& e, captures& bound, ext
 CAIRN_DECL void stored_shapes::require_leaf(const expression& e, const captures& bound,
                                             extents wanted) {
     auto const& n = e.node();
-    auto name = n.name.fill(bound);
+    std::string memory;
+    auto const& name = n.name.fill(bound, memory);
     auto const add = [&](const extents& more, const std::string& whose) {
         bool fits = more.size() == wanted.size();
         for (std::size_t d = 0; fits && d < wanted.size(); ++d) fits = join(wanted[d], more[d]);
@@ -93,25 +96,27 @@ CAIRN_DECL void stored_shapes::require_leaf(const expression& e, const captures&
     if (!n.numbers.empty()) add(extents_of(n.numbers), "");
     if (auto const like = like_.find(name); like != like_.end())
         add(extents_of(like->second->shape), " as in the other checkpoint");
-    auto const [at, is_new] = found_.try_emplace(name, stored_shape{wanted, n.type, about_.fqn});
-    if (!is_new) {
+    auto const [at, is_new] = found_.try_emplace(name);
+    if (is_new) {
+        at->second = {std::move(wanted), n.type, about_.fqn, type_};
+    } else {
         add(at->second.shape, " by '" + at->second.told_by + "'");
         at->second.shape = wanted;
         if (!at->second.type) at->second.type = n.type;
     }
-    leaves_.push_back(std::move(name));
+    leaves_.push_back(&at->first);
 }
 
 CAIRN_DECL void stored_shapes::require_parts(const expression& e, captures& bound,
                                              const extents& wanted) {
     auto const& n = e.node();
     auto const d = about_.dim(e, n.dim, wanted.size());
-    std::vector<extent> lengths(n.parts.size());
+    extents lengths(n.parts.size());
     std::int64_t rest = wanted[d].least ? -1 : wanted[d].n;
     std::int64_t divided_by = 0;
     for (std::size_t i = 0; i < n.parts.size(); ++i) {
-        if (auto const shape = told(n.parts[i], bound);
-            n.numbers.empty() && shape && shape->size() == wanted.size() && (*shape)[d].known())
+        auto const shape = n.numbers.empty() ? told(n.parts[i], bound) : std::nullopt;
+        if (shape && shape->size() == wanted.size() && (*shape)[d].known())
             lengths[i] = (*shape)[d];
         if (lengths[i].known() && rest != -1)
             rest = std::max<std::int64_t>(rest - lengths[i].n, 0);
@@ -238,7 +243,8 @@ CAIRN_DECL std::optional<extents> stored_shapes::told(const expression& e, captu
     auto const& n = e.node();
     switch (n.is) {
         case stored: {
-            if (auto const like = like_.find(n.name.fill(bound)); like != like_.end())
+            std::string memory;
+            if (auto const like = like_.find(n.name.fill(bound, memory)); like != like_.end())
                 return extents_of(like->second->shape);
             if (n.numbers.empty()) return std::nullopt;
             return extents_of(n.numbers);
@@ -342,8 +348,7 @@ CAIRN_DECL std::optional<extents> stored_shapes::told_of_operand(const expressio
     return known;
 }
 
-CAIRN_DECL sources
-stored_shapes::resolved(const std::function<dtype(const std::string&)>& type_of) const {
+CAIRN_DECL sources stored_shapes::resolved() const {
     sources all;
     for (auto const& [name, s] : found_) {
         index_vector shape;
@@ -360,8 +365,7 @@ stored_shapes::resolved(const std::function<dtype(const std::string&)>& type_of)
             throw error(errc::shape_mismatch, {.fqn = s.told_by,
                                                .expected = "a shape that " + name + " can have",
                                                .found = to_string(shape)});
-        all.emplace(name, std::make_shared<source>(
-                              source{name, s.type ? *s.type : type_of(name), std::move(shape)}));
+        all.add({name, s.type.value_or(s.state_type), std::move(shape)});
     }
     return all;
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,7 +27,7 @@ CAIRN_DECL sources tensors_of(const metadata& m) {
     sources all;
     for (auto const& [name, entry] : m.entries)
         if (auto const* const t = std::get_if<tensor_metadata>(&entry))
-            all.emplace(name, std::make_shared<source>(source{name, t->type, t->shape}));
+            all.add({name, t->type, t->shape});
     return all;
 }
 
@@ -36,18 +37,21 @@ public:
     state_builder(const mapping& m, const metadata& stored, findings* found)
         : mapping_(m), stored_(stored), lines_(m), found_(found), tensors_(tensors_of(stored)) {
         slots_.resize(lines_.followers().size());
+        std::set<std::string_view> names;
         for (auto const& [name, entry] : stored.entries) {
-            names_.insert(name);
+            names.insert(names.end(), name);
             for (std::size_t f = 0; f < slots_.size(); ++f) {
                 auto const& how = lines_.followers()[f];
                 if (captures c; how.stored.match(name, c)) {
                     // The parameter itself may be in another checkpoint.
                     auto const param = how.stored_prefix.before(*c.find(parameter));
-                    names_.insert(param);
-                    slots_[f][param].insert(*c.only(how.slot));
+                    auto const at = slots_[f].try_emplace(param).first;
+                    names.insert(at->first);
+                    at->second.insert(*c.only(how.slot));
                 }
             }
         }
+        names_ = name_list({names.begin(), names.end()});
     }
 
     mapped build() && {
@@ -93,7 +97,7 @@ private:
         if (!has_leaves) found.insert(captures());
         for_each_node(e, [&](const node& n) {
             if (n.is_a(operation::stored))
-                for_each_match(names_, n.name, {}, [&](const captures& c) {
+                names_.for_each_match(n.name, {}, [&](const captures& c) {
                     if (auto some = c.only(told)) found.insert(*std::move(some));
                 });
         });
@@ -129,7 +133,7 @@ private:
             if (auto const slots = slots_[f].find(leaves.front()); slots != slots_[f].end())
                 for (auto const& slot : slots->second) {
                     auto const followed = following(e, lines_.followers()[f], slot);
-                    auto const all = leaf_names(followed, bound, tensors_);
+                    auto const all = leaf_names(followed, bound, tensors_.names());
                     if (!all.empty() && stored_.tensor(all.front())->shape.product() != 1)
                         return evaluation(tensors_, name)(followed, bound).shape;
                 }
@@ -174,9 +178,9 @@ private:
         evaluation evaluate(tensors_, name);
         auto t = evaluate(e, bound);
         bool requires_grad = false;
-        for (auto const& from : evaluate.used()) {
-            made_.used.insert(from);
-            requires_grad = requires_grad || stored_.tensor(from)->requires_grad;
+        for (auto const* const from : evaluate.used()) {
+            made_.used.insert(from->name);
+            requires_grad = requires_grad || stored_.tensor(from->name)->requires_grad;
         }
         made_.tensors[name] = {t.type, std::move(t.shape), requires_grad, std::move(t.pieces), {}};
     }
@@ -296,7 +300,7 @@ private:
     lines lines_;
     findings* found_;
     sources tensors_;
-    std::set<std::string, std::less<>> names_{};
+    name_list names_{};  ///< What is stored, and parameters of optimizer state.
     /// For each follower, what is stored beside each parameter.
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
     /// What each name is made of.

@@ -20,6 +20,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -70,16 +71,23 @@ public:
           like_(like != nullptr ? tensors_of(*like) : sources()), shapes_(like_) {}
 
     mapped build() && {
-        for (auto const& [name, type] : state_)
-            if (auto by = lines_.find(name)) add(name, type, std::move(*by));
-        for (auto const& [name, type] : state_)
-            if (!lines_.find(name)) add_other(name, type);
+        claims_.reserve(state_.size());
+        std::vector<state_types::const_pointer> others;
+        for (auto const& one : state_)
+            if (auto by = lines_.find(one.first))
+                add(one.first, one.second, std::move(*by));
+            else
+                others.push_back(&one);
+        for (auto const* const one : others) add_other(one->first, one->second);
         for (auto& c : ties_) add_tie(std::move(c));
-        auto const stored = shapes_.resolved([&](const std::string& name) {
-            return state_.find(shapes_.told_by(name))->second->type;
-        });
-        for (auto const& [name, s] : stored)
-            made_.tensors[name] = {s->type, s->shape, false, {}, {}};
+        auto const stored = shapes_.resolved();
+        of_source_.reserve(stored.size());
+        for (auto const& one : stored) {
+            auto const& s = one.second;
+            auto const at = made_.tensors.emplace_hint(
+                made_.tensors.end(), s->name, mapped_tensor{s->type, s->shape, false, {}, {}});
+            of_source_.emplace(s.get(), &at->second);
+        }
         for (auto& c : claims_) invert(c, stored);
         for (auto const& [name, t] : made_.tensors) check(name, t);
         check_passing();
@@ -93,12 +101,11 @@ private:
         tensor_type type;
         expression made_of;
         captures bound;
-        std::vector<std::string> leaves{};
     };
 
     void add(const std::string& name, const std::optional<tensor_type>& type, lines::made_by by) {
         auto const& e = mapping_.lines()[by.line].made_of;
-        made_.used.insert(name);
+        made_.used.insert(made_.used.end(), name);
         auto const& n = e.node();
         if (n.is_a(operation::leave_out)) return;
         auto const& inner = n.is_a(operation::tie) ? n.of() : e;
@@ -113,18 +120,17 @@ private:
     }
 
     void add_claim(claim c) {
-        c.leaves = shapes_.add(c.name, c.made_of, c.bound, c.type.shape);
-        for (auto const& leaf : c.leaves) owners_.try_emplace(leaf, c.name);
+        shapes_.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         claims_.push_back(std::move(c));
     }
 
     /// What another name stores is not stored twice.
     void add_tie(claim c) {
         stored_shapes alone(like_);
-        auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape);
+        auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         bool const others_have_it =
             std::all_of(leaves.begin(), leaves.end(),
-                        [&](auto const& leaf) { return owners_.contains(leaf) || passes(leaf); });
+                        [&](auto const* leaf) { return shapes_.has(*leaf) || passes(*leaf); });
         if (!others_have_it) add_claim(std::move(c));
     }
 
@@ -185,8 +191,13 @@ private:
     std::vector<std::string> leaves_of(const std::string& name, const std::string& param,
                                        const expression& e, captures bound) {
         auto const p = state_.find(param);
-        if (p != state_.end() && p->second)
-            return stored_shapes(like_).add(param, e, bound, p->second->shape);
+        if (p != state_.end() && p->second) {
+            stored_shapes alone(like_);
+            std::vector<std::string> names;
+            for (auto const* leaf : alone.add(param, e, bound, p->second->shape, p->second->type))
+                names.push_back(*leaf);
+            return names;
+        }
         if (e.node().is_a(operation::stored)) return {e.node().name.fill(bound)};
         throw error(errc::invalid_state,
                     {.fqn = name,
@@ -223,11 +234,11 @@ private:
                                    to_string(c.type.shape));
         auto const from = std::make_shared<source>(source{c.name, c.type.type, c.type.shape});
         for (auto const& p : made.pieces)
-            if (!p.is_constant()) add_piece(p.from->name, inverted(p, from), c);
+            if (!p.is_constant()) add_piece(*p.from, inverted(p, from), c);
         for (auto const& [p, value] : dropped) {
             if (p.is_constant()) continue;
             auto q = inverted(p, from);
-            add_fill(p.from->name, constant_of(std::move(q), value), c);
+            add_fill(*p.from, constant_of(std::move(q), value), c);
         }
     }
 
@@ -241,9 +252,9 @@ private:
     }
 
     /// Adds what no other name fills with the same value.
-    void add_fill(const std::string& stored, piece p, const claim& c) {
+    void add_fill(const source& stored, piece p, const claim& c) {
         std::vector<piece> left{std::move(p)};
-        for (auto const& other : made_.tensors.find(stored)->second.pieces) {
+        for (auto const& other : of_source_.at(&stored)->pieces) {
             if (!other.is_constant()) continue;
             std::vector<piece> outside;
             for (auto const& q : left) {
@@ -255,7 +266,8 @@ private:
                     q.value == other.value || (std::isnan(q.value) && std::isnan(other.value));
                 if (!same || !other.fills_bounds(side::target))
                     complaint{c.name}.fail(
-                        errc::unsupported, c.made_of, "one value for what " + stored + " lacks",
+                        errc::unsupported, c.made_of,
+                        "one value for what " + stored.name + " lacks",
                         std::to_string(q.value) + " and " + std::to_string(other.value),
                         "Pass the same value to each clip of it.");
                 cut_outside(q, other.bounds(side::target), outside);
@@ -282,12 +294,12 @@ private:
         }
     }
 
-    void add_piece(const std::string& stored, piece p, const claim& c) {
-        auto& t = made_.tensors.find(stored)->second;
+    void add_piece(const source& stored, piece p, const claim& c) {
+        auto& t = *of_source_.at(&stored);
         if (!p.is_constant() && !mapping_.allows_narrowing() && !holds(t.type, p.from->type))
             complaint{c.name}.fail(errc::dtype_mismatch, c.made_of,
                                    "a dtype with the bits of " + std::string(name_of(p.from->type)),
-                                   std::string(name_of(t.type)) + " of " + stored,
+                                   std::string(name_of(t.type)) + " of " + stored.name,
                                    "Pass mapping::allow_narrowing() to store fewer bits.");
         t.pieces.push_back(std::move(p));
     }
@@ -310,6 +322,7 @@ private:
     }
 
     void check_apart(const std::string& name, const std::vector<piece>& pieces) const {
+        if (pieces.size() < 2) return;
         std::vector<std::pair<box, const piece*>> sorted;
         for (auto const& p : pieces) sorted.emplace_back(p.bounds(side::target), &p);
         auto const d = most_divided(sorted);
@@ -359,18 +372,22 @@ private:
     /// Names that pass through must not be those of something that is made.
     void check_passing() {
         made_.tensors.merge(copies_);
-        auto const check_one = [&](const std::string& name) {
-            // Copies that are left have the name of something else that is made.
-            if (passes(name) || copies_.contains(name) ||
-                (made_.tensors.contains(name) && made_.values.contains(name)))
+        auto const refuse_if = [](bool twice, const std::string& name) {
+            if (twice)
                 throw error(errc::invalid_state,
                             {.fqn = name,
                              .expected = "one thing to be stored under this name",
                              .found = "two of the state",
                              .remedy = "Set an expression for this name too."});
         };
-        for (auto const& made : made_.tensors) check_one(made.first);
-        for (auto const& made : made_.values) check_one(made.first);
+        for (auto const& one : state_)
+            refuse_if(!made_.used.contains(one.first) &&
+                          (made_.tensors.contains(one.first) || made_.values.contains(one.first)),
+                      one.first);
+        for (auto const& made : made_.values)
+            refuse_if(made_.tensors.contains(made.first), made.first);
+        // Copies that are left have the name of something else that is made.
+        for (auto const& left : copies_) refuse_if(true, left.first);
     }
 
     const mapping& mapping_;
@@ -380,7 +397,7 @@ private:
     sources like_;
     stored_shapes shapes_;
     std::vector<claim> claims_{}, ties_{};
-    std::map<std::string, std::string, std::less<>> owners_{};  ///< Stored name → of the state.
+    std::unordered_map<const source*, mapped_tensor*> of_source_{};  ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
     mapped made_{};
 };

@@ -11,18 +11,24 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace cairn::map::detail {
 
 CAIRN_DECL unmade_names::unmade_names(const mapping& m, const metadata& stored)
     : lines_(std::make_shared<const lines>(m)),
       leaves_out_others_(m.others() == other_names::leave_out), stored_(stored) {
+    std::vector<std::string_view> names;
+    for (auto const& entry : stored.entries) names.emplace_back(entry.first);
+    names_ = name_list(std::move(names));
     for (auto const& line : m.lines()) made_of_.push_back(line.made_of);
 }
 
 /// Describes the stored names of an expression, and what the checkpoint has of them.
-inline unmade_name described(const expression& e, const captures& bound, const metadata& stored) {
+inline unmade_name described(const expression& e, const captures& bound, const metadata& stored,
+                             const name_list& names) {
     unmade_name u;
     bool any = false;
     std::string instead;
@@ -31,7 +37,7 @@ inline unmade_name described(const expression& e, const captures& bound, const m
         auto const name = n.name.with({}, {}, bound).text();
         u.of += (u.of.empty() ? "'" : ", '") + name + "'";
         bool found = false;
-        for_each_match(stored.entries, n.name, bound, [&](const captures&) { found = true; });
+        names.for_each_match(n.name, bound, [&](const captures&) { found = true; });
         any = any || found;
         if (found || !instead.empty()) return;
         auto const other = stored.unsupported.find(name);
@@ -50,7 +56,7 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
     if (auto const by = lines_->find(name)) {
         auto const& e = made_of_[by->line];
         if (is_left_out(e)) return unmade_name();
-        return described(e, by->bound, stored_);
+        return described(e, by->bound, stored_, names_);
     }
     for (auto const& f : lines_->followers()) {
         captures c;
@@ -61,7 +67,7 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
         if (is_left_out(e)) return unmade_name();
         auto const slot = *c.only(f.slot);
         if (!by && f.stored.fill(c) == name) return std::nullopt;
-        return described(following(e, f, slot), by ? by->bound : captures(), stored_);
+        return described(following(e, f, slot), by ? by->bound : captures(), stored_, names_);
     }
     if (leaves_out_others_) return unmade_name();
     return std::nullopt;

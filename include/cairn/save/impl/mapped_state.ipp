@@ -16,15 +16,19 @@
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
 
+#include <boost/container/small_vector.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,25 +39,24 @@ class state_mapper {
 public:
     state_mapper(const flat_state& state, const mapping& how, const erased_communicator* ranks)
         : rank_(ranks == nullptr ? 0 : ranks->rank()) {
-        map::detail::state_types types;
+        leaves_.reserve(state.size());
         for (auto const& leaf : state) {
-            auto const name = name_of_leaf(leaf);
-            leaves_.emplace(name, &leaf);
-            auto& type = types[name];
+            auto const one = types_.emplace_hint(types_.end(), name_of_leaf(leaf), std::nullopt);
+            leaves_.emplace(one->first, &leaf);
             if (auto const* t = leaf.tensor())
-                type = map::detail::tensor_type{t->type, t->global_shape};
+                one->second = map::detail::tensor_type{t->type, t->global_shape};
         }
         // Other ranks may have other names, and the plan for all shows what none has.
-        made_ = to_stored(how, types, nullptr, ranks == nullptr || ranks->size() == 1);
+        made_ = to_stored(how, types_, nullptr, ranks == nullptr || ranks->size() == 1);
     }
 
     /// Whether a leaf is stored under its own name, as it is.
     bool passes(const flat_leaf& leaf) const { return made_.passes(name_of_leaf(leaf)); }
-    void add_to(flat_state& all) const {
-        for (auto const& [fqn, t] : made_.tensors)
-            all.push_back(named(fqn, t.source_name(), tensor(fqn, t)));
+    void add_to(flat_state& all) {
+        all.reserve(all.size() + made_.tensors.size() + made_.values.size());
+        for (auto const& [fqn, t] : made_.tensors) add_tensor(all, fqn, t);
         for (auto const& [fqn, v] : made_.values)
-            all.push_back(named(fqn, v.from, value_of(fqn, v)));
+            add(all, fqn, leaves_.at(v.from), value_of(fqn, v));
     }
 
 private:
@@ -61,45 +64,59 @@ private:
     static constexpr std::size_t most_shards = 64;
 
     /// What the memory of a tensor's shards needs to live.
-    using owners = std::vector<std::shared_ptr<const void>>;
+    using owners = boost::container::small_vector<std::shared_ptr<const void>, 2>;
 
     /// What each rank has of its own is stored under names that have the rank.
     std::string name_of_leaf(const flat_leaf& leaf) const {
         return leaf.per_rank() ? per_rank_name(leaf.fqn, rank_) : leaf.fqn;
     }
-    flat_leaf named(const std::string& fqn, const std::string& from,
-                    std::variant<tensor_leaf, value_leaf> what) const {
-        flat_leaf f;
+    /// @param from  What it is made of; null: nothing.
+    void add(flat_state& all, const std::string& fqn, const flat_leaf* from,
+             std::variant<tensor_leaf, value_leaf>&& what) const {
+        auto& f = all.emplace_back();
         f.fqn = fqn;
-        key_path path;
-        if (auto const leaf = leaves_.find(from); leaf != leaves_.end()) {
-            path = leaf->second->path;
-            if (leaf->second->per_rank()) path.emplace_back(std::to_string(rank_));
+        if (from == nullptr) {
+            f.path = path_like(fqn, {});
+        } else if (from->per_rank()) {
+            auto path = from->path;
+            path.emplace_back(std::to_string(rank_));
+            f.path = path_like(fqn, path);
+        } else {
+            f.path = path_like(fqn, from->path);
         }
-        f.path = path_like(fqn, path);
         f.what = std::move(what);
-        return f;
     }
 
-    tensor_leaf tensor(const std::string& fqn, const map::detail::mapped_tensor& made) const {
+    void add_tensor(flat_state& all, const std::string& fqn,
+                    const map::detail::mapped_tensor& made) {
         tensor_leaf t;
         t.type = made.type;
         t.global_shape = made.shape;
         t.requires_grad = made.requires_grad;
         t.writable = false;
-        auto const keep = std::make_shared<owners>();
-        for (auto const& p : made.pieces)
-            if (p.is_constant())
-                add_constant(t, p, *keep);
-            else
-                add_piece(t, fqn, p, *keep);
-        put_together(t, *keep);
+        owners keep;
+        const flat_leaf* first = nullptr;
+        const flat_leaf* leaf = nullptr;
+        const map::detail::source* from = nullptr;  // what `leaf` is
+        for (auto const& p : made.pieces) {
+            if (p.is_constant()) {
+                add_constant(t, p, keep);
+                continue;
+            }
+            if (from != p.from.get()) leaf = leaves_.at((from = p.from.get())->name);
+            if (first == nullptr) first = leaf;
+            add_piece(t, fqn, p, *leaf->tensor(), keep);
+        }
+        put_together(t, keep);
         t.sharded = t.sharded || t.shards.size() != 1 ||
                     t.shards.front().region != box::whole(t.global_shape);
         if (t.global_shape.product() == 0) t.sharded = false;
         for (auto const& other : made.equals) check_equal(fqn, made, other);
-        t.keep = keep;
-        return t;
+        if (keep.size() == 1)
+            t.keep = std::move(keep.front());
+        else if (!keep.empty())
+            t.keep = std::make_shared<owners>(std::move(keep));
+        add(all, fqn, first, std::move(t));
     }
     static void add_constant(tensor_leaf& t, const map::detail::piece& p, owners& keep) {
         auto const element = std::make_shared<map::detail::constant_element>(p.value, t.type);
@@ -109,22 +126,20 @@ private:
         });
     }
     void add_piece(tensor_leaf& t, const std::string& fqn, const map::detail::piece& p,
-                   owners& keep) const {
+                   const tensor_leaf& from, owners& keep) {
         using map::detail::side;
-        auto const& from = *leaves_.at(p.from->name)->tensor();
         t.sharded = t.sharded || from.sharded;
         t.requires_grad = t.requires_grad || from.requires_grad;
         if (from.keep) keep.push_back(from.keep);
         if (from.number) keep.push_back(from.number);
-        std::vector<map::detail::piece> parts;
         for (auto const& s : from.shards) {
             if (s.region.empty()) continue;
-            parts.clear();
-            cut(p, side::source, s.region, parts);
+            parts_.clear();
+            cut(p, side::source, s.region, parts_);
             auto memory = s.view;
             memory.shape = memory.strides = {1};
-            for (auto const& part : parts)
-                for_each_box(in_memory(part, s), side::target, [&](const auto& b) {
+            for (auto& part : parts_)
+                for_each_box(in_memory(std::move(part), s), side::target, [&](const auto& b) {
                     auto const view = b.view(memory, {0});
                     t.shards.emplace_back(
                         b.region, view.type == t.type ? view : converted(t, fqn, view, keep));
@@ -173,7 +188,7 @@ private:
             copy_elements(s.view, subview(to, relative_to(s.region, all)));
         t.shards.clear();
         t.shards.emplace_back(all, const_tensor_view(to));
-        keep.assign({memory});
+        keep.assign(1, memory);
     }
     static const_tensor_view converted(const tensor_leaf& t, const std::string& fqn,
                                        const const_tensor_view& from, owners& keep) {
@@ -229,13 +244,15 @@ private:
     }
 
     int rank_;
-    std::map<std::string, const flat_leaf*, std::less<>> leaves_{};
+    map::detail::state_types types_{};
+    std::unordered_map<std::string_view, const flat_leaf*> leaves_{};  ///< By names in `types_`.
     map::detail::mapped made_{};
+    std::vector<map::detail::piece> parts_{};  // of one shard
 };
 
 CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
                                    const erased_communicator* ranks) {
-    state_mapper const mapper(state, how, ranks);
+    state_mapper mapper(state, how, ranks);
     flat_state all;
     all.whole = state.whole;
     for (auto const& leaf : state)

@@ -5,6 +5,7 @@
 #include <cairn/save/detail/save_op.hpp>
 
 #include <cairn/comm/detail/omitted.hpp>
+#include <cairn/mapping/detail/digest.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -96,6 +97,7 @@ CAIRN_DECL void save_op::open() {
             w.string(in_.new_id());
             w.string(id_);
             w.string(plans_.offer());
+            if (ranks_->size() > 1) w.u64(map::detail::digest(parts_.names.get()));
             return w.take();
         });
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
@@ -104,6 +106,7 @@ CAIRN_DECL void save_op::open() {
                           report_.save_id = r.string();
                           coordinators_id_ = r.string();
                           plans_.offered(r.string());
+                          if (ranks_->size() > 1) coordinators_mapping_ = r.u64();
                           return std::vector<rank_failure>();
                       }));
 }
@@ -117,6 +120,7 @@ CAIRN_DECL void save_op::set_up() {
                      .found = "'" + id_ + "'",
                      .remedy = "give all ranks the same id"});
     }
+    if (!ranks_->coordinator()) map::detail::check_same(parts_.names.get(), coordinators_mapping_);
     parts_.writer->reset(id_);
     begun_ = true;
     parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
