@@ -166,6 +166,10 @@ public:
         check();
         return store_.tag(n);
     }
+    auto places() {
+        check();
+        return store_.places();
+    }
 
 private:
     void check() const {
@@ -199,6 +203,31 @@ BOOST_AUTO_TEST_CASE(uploads_go_on_after_a_save_in_doubt) {
         BOOST_TEST(uploaded_of(ckpt) == "step_3");
     });
     BOOST_TEST(r.durable_value("step_3") == 3.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_second_place_that_is_away_at_the_start_is_told_with_a_way_out) {
+    tiered_run r(2);
+    std::atomic<silent_store::state> bucket{silent_store::silent};
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        {
+            auto ckpt = me.checkpointer({.every = cairn::steps(1)});
+            save_step(me, ckpt, 1);
+        }
+        auto o = r.options(me);
+        o.upload->to = cairn::any_store(silent_store(r.far, bucket));
+        auto ckpt = me.checkpointer(o);
+        saw.add(me.number, outcome_of([&] {
+                    (void)ckpt.load_latest(me);
+                    return cairn::checkpoint_result();
+                }));
+        o.upload.reset();
+        auto alone = me.checkpointer(o);
+        BOOST_TEST(alone.load_latest(me)->id == "step_1");
+    });
+    auto const told = saw.agreed();
+    BOOST_REQUIRE(told.size() == 1u);
+    BOOST_TEST(has(told[0], "leave checkpointer_options::upload out"), told[0]);
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_run_waits_for_uploads_and_tells_of_failures) {

@@ -57,7 +57,16 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
         auto how = options_;
         // Hosts with disks of their own all miss files of the others.
         if (i + 1 < tiers_.size()) how.quarantine = false;
-        left_.emplace_back(tiers_[i], std::move(how), activity_);
+        try {
+            left_.emplace_back(tiers_[i], std::move(how), activity_);
+        } catch (const error& e) {
+            if (i == 0) throw;
+            auto why = e.context();
+            if (why.remedy.empty())
+                why.remedy = "to go on from what the first place has, leave "
+                             "checkpointer_options::upload out for this start";
+            throw error(e.code(), std::move(why));
+        }
     }
     wire_writer w;
     auto const c = next_candidate();
