@@ -3,11 +3,13 @@
 #define CAIRN_STORAGE_OPEN_FILE_HPP
 
 #include <cairn/detail/config.hpp>
+#include <cairn/detail/fits_in.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 
+#include <algorithm>
 #include <any>
 #include <atomic>
 #include <concepts>
@@ -32,12 +34,37 @@ namespace cairn {
 class open_file {
     using handle = any_store::reader;
     using reopening = std::function<handle()>;
-    struct read_bytes {
-        std::uint64_t at = 0;
-        byte_vector bytes{};
-    };
 
 public:
+    /// Bytes that were read together, and their memory, which is not filled with zeros first.
+    class read_bytes {
+    public:
+        /// What is there is not kept.
+        /// @param room  For later ones.
+        std::span<std::byte> take(std::uint64_t offset, std::size_t n, std::size_t room) {
+            if (n > capacity_) {
+                room = std::max(n, room);
+                capacity_ = size_ = 0;
+                memory_.reset();
+                memory_ = std::make_unique_for_overwrite<std::byte[]>(room);
+                capacity_ = room;
+            }
+            at_ = offset;
+            size_ = n;
+            return {memory_.get(), n};
+        }
+        /// Null if they are not among these.
+        const std::byte* find(std::uint64_t offset, std::size_t n) const noexcept {
+            bool const here = offset >= at_ && detail::fits_in(offset - at_, n, size_);
+            return here ? memory_.get() + (offset - at_) : nullptr;
+        }
+
+    private:
+        std::uint64_t at_ = 0;
+        std::size_t size_ = 0, capacity_ = 0;
+        std::unique_ptr<std::byte[]> memory_{};
+    };
+
     /// @param h      What `ObjectStore::open` returns.
     /// @param me     Its activity advances with every read, and it can stop them.
     /// @param again  Opens the file again if a read reports that it does not exist; empty: that is
@@ -65,18 +92,25 @@ public:
     /// Threads: one; reads of the file, any.
     class lookahead {
     public:
-        explicit lookahead(open_file& f) noexcept : file_(f) {}
+        /// @param memory  Of an earlier one; may be null.
+        explicit lookahead(open_file& f, std::shared_ptr<read_bytes> memory = nullptr) noexcept
+            : file_(f), here_(std::move(memory)) {}
         lookahead(lookahead&&) = delete;
         ~lookahead() { forget(); }
         /// Reads these bytes, instead of those of the last call.
         /// @throws error as `open_file::read`
         CAIRN_DECL void read(std::uint64_t at, std::size_t length);
+        /// Ends it, for the memory.
+        std::shared_ptr<read_bytes> take() noexcept {
+            forget();
+            return std::move(here_);
+        }
 
     private:
         CAIRN_DECL void forget() noexcept;
 
         open_file& file_;
-        std::shared_ptr<read_bytes> here_{};
+        std::shared_ptr<read_bytes> here_;
     };
 
     std::uint64_t size() const noexcept { return size_; }

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -27,11 +29,13 @@ inline constexpr std::uint64_t cost_of_request = std::uint64_t{1} << 20;
 /// Reads an item and those after it together, as far as they lie together, if the store prefers
 /// large reads.
 /// @param end      The first item that is not to be read.
+/// @param memory   For the first lookahead; may be null.
 /// @param item_at  Returns an item; offsets do not descend.
 /// @return the first item that was not looked at
 template <class ItemAt>
 std::size_t read_ahead(open_file& file, std::size_t first, std::size_t end,
-                       std::optional<open_file::lookahead>& ahead, ItemAt&& item_at) {
+                       std::optional<open_file::lookahead>& ahead,
+                       std::shared_ptr<open_file::read_bytes>& memory, ItemAt&& item_at) {
     std::uint64_t const most = file.read_size();
     if (most <= usual_read_size) return end;
     std::uint64_t begin = 0, last = 0;
@@ -46,7 +50,7 @@ std::size_t read_ahead(open_file& file, std::size_t first, std::size_t end,
         last = std::max(last, i.offset + i.length);
     }
     if (next == first) return first + 1;
-    if (!ahead) ahead.emplace(file);
+    if (!ahead) ahead.emplace(file, std::move(memory));
     ahead->read(begin, static_cast<std::size_t>(last - begin));
     return next;
 }

@@ -74,21 +74,25 @@ struct chunk_reader::state {
         const read_target& target;
         file_groups files;
         std::vector<file_part> parts;
-        /// Returns memory for a slab; there are as many as threads that read.
-        std::vector<std::byte> take_scratch() {
+        /// Memory of a thread that reads, for a slab and for what is read ahead.
+        struct thread_memory {
+            std::vector<std::byte> scratch{};
+            std::shared_ptr<open_file::read_bytes> ahead{};
+        };
+        thread_memory take_memory() {
             std::lock_guard const lock(m);
-            if (scratch.empty()) return {};
-            auto s = std::move(scratch.back());
-            scratch.pop_back();
-            return s;
+            if (memory.empty()) return {};
+            auto one = std::move(memory.back());
+            memory.pop_back();
+            return one;
         }
-        void give_back(std::vector<std::byte> s) {
+        void give_back(thread_memory one) {
             std::lock_guard const lock(m);
-            scratch.push_back(std::move(s));
+            memory.push_back(std::move(one));
         }
         std::mutex m;
         std::mutex values;
-        std::vector<std::vector<std::byte>> scratch;
+        std::vector<thread_memory> memory;
         detail::read_slabs slabs{};
         completion<read_result> done;
     };
@@ -331,26 +335,25 @@ struct chunk_reader::state {
     }
 
     void read_part(read_job& job, const file_part& part, auto const& failed) {
-        auto const& name = *part.name;
-        auto scratch = job.take_scratch();
+        auto memory = job.take_memory();
         std::optional<open_file::lookahead> ahead;
         auto known = part.begin;  // groups before this one were looked at for the lookahead
         for (auto i = part.begin; i < part.end && !failed(); ++i) {
             auto const& g = part.reads->items[i];
             auto const& fqn = job.plan.items[g.items.front()].fqn;
-            naming(fqn, name, [&] {
-                auto const file = open(name, *part.reads);
+            naming(fqn, *part.name, [&] {
+                auto const file = open(*part.name, *part.reads);
+                auto const at = [&](auto k) { return stretch(job.plan, part.reads->items[k]); };
                 if (i == known)
-                    known = detail::read_ahead(*file, i, part.end, ahead, [&](std::size_t k) {
-                        return stretch(job.plan, part.reads->items[k]);
-                    });
+                    known = detail::read_ahead(*file, i, part.end, ahead, memory.ahead, at);
                 if (g.from.tensor != nullptr)
-                    read_chunks(job, *file, g, scratch);
+                    read_chunks(job, *file, g, memory.scratch);
                 else
                     read_value(job, *file, fqn, g);
             });
         }
-        job.give_back(std::move(scratch));
+        if (ahead) memory.ahead = ahead->take();
+        job.give_back(std::move(memory));
     }
 
     /// What is read of a group, for `read_ahead`.

@@ -37,22 +37,24 @@ CAIRN_DECL void open_file::read(std::uint64_t at, std::span<std::byte> into) {
 CAIRN_DECL bool open_file::find_ahead(std::uint64_t at, std::span<std::byte> into) {
     if (!looks_ahead_) return false;
     std::shared_ptr<const read_bytes> all;
+    const std::byte* found = nullptr;
     {
         std::lock_guard const lock(ahead_m_);
         for (auto const& a : ahead_)
-            if (at >= a->at && detail::fits_in(at - a->at, into.size(), a->bytes.size())) all = a;
+            if (auto const* const bytes = a->find(at, into.size())) {
+                all = a;
+                found = bytes;
+            }
     }
-    if (all) std::memcpy(into.data(), all->bytes.data() + (at - all->at), into.size());
-    return all != nullptr;
+    if (found != nullptr) std::memcpy(into.data(), found, into.size());
+    return found != nullptr;
 }
 
 CAIRN_DECL void open_file::lookahead::read(std::uint64_t at, std::size_t length) {
     forget();
     // Another thread may be reading from the last one.
     if (here_.use_count() != 1) here_ = std::make_shared<read_bytes>();
-    here_->bytes.resize(length);
-    file_.read(at, here_->bytes);
-    here_->at = at;
+    file_.read(at, here_->take(at, length, file_.read_size()));
     std::lock_guard const lock(file_.ahead_m_);
     file_.ahead_.push_back(here_);
     file_.looks_ahead_ = true;
