@@ -265,51 +265,6 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_cha
         cairn::errc::unsupported);
 }
 
-/// Each would store, or read, something else under the same names.
-BOOST_AUTO_TEST_CASE(ranks_with_different_mappings_are_told) {
-    using namespace cairn::map;
-    auto const joined = [](const char* first, const char* second) {
-        cairn::mapping m;
-        m.set("w", concat(1, {stored(first), stored(second)}));
-        return m;
-    };
-    auto const same = joined("q", "k"), other = joined("k", "q");
-    cairn::memory_store store;
-    auto const run = [&](bool saves, const char* id, const cairn::mapping& of_two) {
-        std::vector<std::string> told(3);
-        cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
-            auto w = numbers(4);
-            cairn::box const row({me.rank(), 0}, {1, 4});
-            cairn::state_dict const sd{
-                {"w", cairn::sharded_view{
-                          {3, 4},
-                          dtype::float32,
-                          {cairn::shard(row, tensor_view(dtype::float32, {1, 4}, w.data()))}}}};
-            auto const& how = me.rank() == 2 ? of_two : same;
-            auto& what = told[static_cast<std::size_t>(me.rank())];
-            try {
-                if (saves)
-                    cairn::save(sd, id, me, store, how);
-                else
-                    cairn::load(sd, id, me, store, how);
-            } catch (const cairn::error& e) {
-                BOOST_TEST(is(e, cairn::errc::invalid_argument), e.what());
-                what = e.what();
-            }
-            BOOST_TEST((w == numbers(4)));
-        });
-        return told;
-    };
-    for (auto const& none : run(true, "a", same)) BOOST_TEST(none.empty(), none);
-    for (auto const& none : run(false, "a", same)) BOOST_TEST(none.empty(), none);
-    for (auto const& differs : {other, cairn::mapping()})
-        for (bool const saves : {true, false})
-            for (auto const& t : run(saves, saves ? "b" : "a", differs))
-                for (auto const* word : {"rank 2", "the coordinator's mapping", "the same mapping"})
-                    BOOST_TEST(t.find(word) != t.npos, t);
-    BOOST_TEST(store.at("b").list().empty());
-}
-
 BOOST_AUTO_TEST_CASE(lines_without_what_they_are_made_of_make_nothing_silently) {
     using namespace cairn::map;
     cairn::memory_store store;

@@ -5,12 +5,15 @@
 
 #include <cairn/mapping/detail/mapped.hpp>
 #include <cairn/mapping/expressions.hpp>
+#include <cairn/mapping/text.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
+#include <variant>
 
 /// What would be wrong, or crash, if it were not refused.
 BOOST_AUTO_TEST_SUITE(mapping_refusals)
@@ -181,6 +184,96 @@ BOOST_AUTO_TEST_CASE(a_save_stores_one_thing_under_a_name) {
                   state({{"count", {}}, {"w", {3}}, {"opt.w.step", {}}}));
     });
     BOOST_TEST(has(copy_too, "o.w.step"), copy_too);
+}
+
+BOOST_AUTO_TEST_CASE(expressions_are_nested_a_few_levels_deep) {
+    auto const nested = [](int levels, auto&& outer) {
+        auto e = map::stored("x");
+        for (int i = 0; i < levels; ++i) e = outer(std::move(e));
+        return e;
+    };
+    auto const turned = [](map::expression e) { return map::transpose(std::move(e)); };
+    auto const joined = [](map::expression e) { return map::concat(0, {std::move(e)}); };
+    auto const mixed = [](map::expression e) { return map::interleave(0, 2, {std::move(e)}); };
+    auto const doubled = [](map::expression const& e) { return map::concat(0, {e, e}); };
+    auto const refused = [&](int levels, auto&& outer) {
+        return error_of(errc::invalid_argument, [&] { nested(levels, outer); });
+    };
+    BOOST_TEST(has(refused(100000, turned), "at most 64 deep"));
+    BOOST_TEST(has(refused(22, mixed), "at most 64 deep"));
+    BOOST_TEST(has(refused(30, doubled), "operations"));
+    // What can be made can be written, read and applied.
+    auto const check = [](const map::expression& e) {
+        BOOST_TEST((map::parse_expression(map::to_string(e)) == e));
+        to_state(mapping().set("y", e), stored({{"x", {2, 2}}}));
+        to_stored(mapping().set("y", e), state({{"y", {2, 2}}}));
+    };
+    check(nested(63, turned));
+    check(nested(63, joined));
+    check(nested(21, mixed));
+    std::string const open(100000, '['), many = "transpose(";
+    std::string text;
+    for (int i = 0; i < 100000; ++i) text += many;
+    for (auto const& t : {open, text})
+        BOOST_TEST(has(error_of(errc::invalid_argument, [&] { map::parse_expression(t); }),
+                       "less nesting"));
+}
+
+BOOST_AUTO_TEST_CASE(constants_are_numbers_of_their_dtype) {
+    auto const inf = std::numeric_limits<double>::infinity();
+    auto const nan = std::numeric_limits<double>::quiet_NaN();
+    auto const padded = [](dtype type, double value) {
+        auto md = stored({{"x", {2, 2}}});
+        std::get<tensor_metadata>(md.entries.at("x")).type = type;
+        auto const how = mapping().set("y", map::pad(map::stored("x"), {3, -1}, value));
+        return error_of(errc::invalid_argument, [&] { to_state(how, md); });
+    };
+    struct number {
+        dtype type;
+        double value;
+    };
+    using enum dtype;
+    for (auto const& [type, value] :
+         {number{uint8, 300}, number{uint8, -1}, number{int32, 0.5}, number{int64, nan},
+          number{int8, inf}, number{float16, 1e6}, number{float8_e4m3fn, 1e6}, number{boolean, 2},
+          number{bfloat16, 1e300}}) {
+        auto const text = padded(type, value);
+        BOOST_TEST(has(text, "pad"), text);
+        BOOST_TEST(has(text, ("number that " + std::string(name_of(type)) + " has").c_str()), text);
+        BOOST_TEST(has(error_of(errc::invalid_argument, [&] { map::constant(value, {2}, type); }),
+                       "number"));
+    }
+    for (auto const& [type, value] :
+         {number{uint8, 255}, number{int8, -128}, number{int64, -1e15}, number{float16, 1.001},
+          number{float16, 1e-30}, number{float16, -inf}, number{float32, nan}, number{boolean, 1},
+          number{float8_e4m3fn, 448}, number{bfloat16, 1e30}, number{complex64, 2}})
+        BOOST_TEST(padded(type, value) == "no error");
+    // What a clip drops is stored in the stored dtype.
+    auto const clip = mapping().set(
+        "y", map::clip(map::stored("x", {.shape = {4}, .type = dtype::float16}), {2}, 1e6));
+    auto const dropped = error_of(errc::invalid_argument, [&] {
+        to_stored(mapping(clip).allow_narrowing(), state({{"y", {2}}}));
+    });
+    BOOST_TEST(has(dropped, "of x has"), dropped);
+}
+
+BOOST_AUTO_TEST_CASE(tied_names_have_one_shape) {
+    auto const m = mapping().set("head", map::tie(map::stored("embed"))).rename("wte", "embed");
+    auto const text = error_of(errc::shape_mismatch, [&] {
+        to_stored(m, state({{"head", {6, 2}}, {"wte", {4, 2}}}));
+    });
+    for (auto const* part : {"head", "'wte'", "[6, 2]", "[4, 2]"})
+        BOOST_TEST(has(text, part), text);
+    // Also of a name that passes through.
+    auto const passing = error_of(errc::shape_mismatch, [&] {
+        to_stored(mapping().set("head", map::tie(map::stored("embed"))),
+                  state({{"head", {6, 2}}, {"embed", {4, 2}}}));
+    });
+    for (auto const* part : {"head", "'embed'"}) BOOST_TEST(has(passing, part), passing);
+    auto const padded = mapping()
+                            .set("head", map::tie(map::pad(map::stored("embed"), {6, -1})))
+                            .rename("wte", "embed");
+    to_stored(padded, state({{"head", {6, 2}}, {"wte", {4, 2}}}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

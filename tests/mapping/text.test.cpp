@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(every_operation_has_a_text) {
         map::dequantise(x),
         map::tie(x),
         map::leave_out(),
-        map::constant(1e-30, {2, 0}, dtype::boolean),
+        map::constant(1e-30, {2, 0}, dtype::bfloat16),
         map::constant_like(x, 2)};
     for (auto const& e : all) {
         auto const text = to_string(e);

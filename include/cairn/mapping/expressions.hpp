@@ -15,8 +15,9 @@
 
 /// Expressions of a @ref cairn::mapping: how a tensor of the state is made of stored tensors.
 ///
-/// They nest. Dimensions are counted from 0, negative ones from the last (-1). Nothing is computed
-/// when an expression is made: shapes are checked where a mapping is applied to a checkpoint.
+/// They nest, at most 64 levels deep. Dimensions are counted from 0, negative ones from the last
+/// (-1). Nothing is computed when an expression is made: shapes are checked where a mapping is
+/// applied to a checkpoint.
 namespace cairn::map {
 
 /// What is known of a stored tensor before it exists: needed by saves where the state does not
@@ -63,6 +64,7 @@ CAIRN_DECL expression merge_dims(expression of, int dim, index_vector sizes);
 
 /// Makes a tensor longer, at the end of dimensions.
 /// @param shape  -1: as it is.
+/// @param value  A number that the dtype has, if a rounded one; so are all values below.
 CAIRN_DECL expression pad(expression of, index_vector shape, double value = 0);
 /// Makes a tensor shorter, at the end of dimensions, e.g. drops padding that is stored.
 /// @param shape  -1: as it is.
@@ -74,7 +76,8 @@ CAIRN_DECL expression cast(expression of, dtype type);
 /// Quantised weights as what they stand for (see `dequantising_reader`). A save refuses it.
 CAIRN_DECL expression dequantise(expression of);
 
-/// What another name of the state has too: loaded for both, stored for the other one only.
+/// What another name of the state has too: loaded for both, stored for the other one only. Both
+/// have the same shape.
 CAIRN_DECL expression tie(expression of);
 /// Nothing: the name of the state is neither loaded nor stored.
 CAIRN_DECL expression leave_out();

@@ -69,6 +69,8 @@ public:
         return follow(std::move(name), std::move(stored), prefix, prefix);
     }
 
+    /// Where others are left out, loads and saves refuse a line that is not optional and that no
+    /// rank has a name for: a slip in its pattern would leave out what it is for.
     mapping& others(other_names what) noexcept {
         others_ = what;
         return *this;

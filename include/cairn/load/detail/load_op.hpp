@@ -46,6 +46,7 @@ private:
     void learn_metadata(const std::vector<std::byte>& told);
     std::vector<std::byte> local_plan();
     void check_ties();
+    void put_unmatched(wire_writer& w) const;
     std::vector<std::byte> global_plan();
     std::optional<event> finish_plan();
     std::vector<rank_failure> agreed(const std::vector<outcome>& all);

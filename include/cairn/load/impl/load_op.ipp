@@ -7,6 +7,9 @@
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/mapping/detail/digest.hpp>
+#include <cairn/mapping/detail/lines.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/planner/detail/save_side.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/printable.hpp>
 #include <cairn/state/converted.hpp>
@@ -14,9 +17,13 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -156,6 +163,7 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
     place_ = place_in(parts_.plane);
     wire_writer w;
     put(w, place_);
+    put_unmatched(w);
     auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
     check_ties();
     if (fsm_.keeps_items()) {
@@ -193,14 +201,52 @@ CAIRN_DECL void load_op::check_ties() {
     }
 }
 
+/// Tells which lines of the mapping match nothing of the state; nothing of a state without names.
+CAIRN_DECL void load_op::put_unmatched(wire_writer& w) const {
+    if (!parts_.names || parts_.names->others() != other_names::leave_out ||
+        state_->leaves().empty())
+        return w.u8(0);
+    std::vector<std::string> names;
+    for (auto const& leaf : state_->leaves()) {
+        names.push_back(leaf.fqn);
+        if (leaf.per_rank()) names.push_back(per_rank_name(leaf.fqn, ranks_->rank()));
+    }
+    w.u8(1);
+    std::sort(names.begin(), names.end());
+    auto const lines =
+        unmatched_lines(*parts_.names, map::detail::name_list({names.begin(), names.end()}),
+                        map::detail::side::target);
+    w.varint(lines.size());
+    for (auto const i : lines) w.varint(i);
+}
+/// What all ranks tell that tell something.
+struct common_numbers {
+    std::vector<std::size_t> all{};
+    bool any = false;
+
+    void get(wire_reader& r) {
+        if (r.u8() == 0) return;
+        std::vector<std::size_t> told(r.count(1)), both;
+        for (auto& i : told) i = static_cast<std::size_t>(r.varint());
+        if (any)
+            std::set_intersection(all.begin(), all.end(), told.begin(), told.end(),
+                                  std::back_inserter(both));
+        all = any ? std::move(both) : std::move(told);
+        any = true;
+    }
+};
+
 CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
     std::vector<load_plan> plans;
     std::vector<plane_place> places;
+    common_numbers unmatched;
     for (auto const& o : everybody_) {
         wire_reader r(o.payload);
         places.push_back(get_plane_place(r));
+        unmatched.get(r);
         plans.push_back(decode_load_plan(r.raw(r.left())));
     }
+    if (parts_.names) map::detail::refuse_unmatched(*parts_.names, unmatched.all);
     auto const planes = plane_groups(places);
     plans = parts_.reader->prepare_global_load_plan(
         parts_.planner->create_global_load_plan(std::move(plans)));

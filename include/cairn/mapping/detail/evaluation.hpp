@@ -77,6 +77,8 @@ private:
     CAIRN_DECL void take_slice(const expression& e, const captures& bound, pieced_tensor& t) const;
     CAIRN_DECL void split(const expression& e, pieced_tensor& t) const;
     CAIRN_DECL void merge(const expression& e, pieced_tensor& t) const;
+    /// @throws error unless the dtype has the number of an expression
+    CAIRN_DECL void check_value(const expression& e, dtype type) const;
     CAIRN_DECL void resize(const expression& e, pieced_tensor& t) const;
     CAIRN_DECL void reorder(const expression& e, pieced_tensor& t) const;
     CAIRN_DECL pieced_tensor changed(const expression& e, captures& bound);

@@ -8,6 +8,7 @@
 #include <cairn/mapping/detail/name_list.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/detail/node.hpp>
+#include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 
 #include <cstddef>
@@ -101,6 +102,15 @@ CAIRN_DECL expression following(const expression& of_parameter, const follower_p
 /// Returns the names of stored things of an expression, in its order, as far as they are known.
 CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,
                                                const name_list& known);
+
+/// Returns the lines that must match something and match none of these names, where what no line
+/// matches is left out: what such a line was meant for would be left out in silence.
+/// @param of  Target: names of a state. Source: stored ones.
+CAIRN_DECL std::vector<std::size_t> unmatched_lines(const mapping& m, const name_list& names,
+                                                    side of);
+/// @param lines  Of which no rank has a name.
+/// @throws error errc::missing_key unless there are none
+CAIRN_DECL void refuse_unmatched(const mapping& m, const std::vector<std::size_t>& lines);
 
 /// Returns an expression for what is stored under a name without captures.
 CAIRN_DECL expression stored_as_it_is(const std::string& name);

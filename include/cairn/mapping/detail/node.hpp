@@ -59,16 +59,28 @@ struct node {
     std::optional<double> value{};
     std::optional<dtype> type{};
     std::vector<expression> parts{};
+    /// Counted when it is made: how deep it is nested, and of how many operations it is.
+    std::uint32_t depth = 1, operations = 1;
 
     const expression& of() const noexcept { return parts.front(); }
     bool is_a(operation o) const noexcept { return is == o; }
     friend bool operator==(const node&, const node&) = default;
 };
 
+/// Of an expression: what goes through one may call itself so often.
+inline constexpr std::uint32_t most_nested = 64;
+inline constexpr std::uint32_t most_operations = 1 << 20;
+
+/// Whether a dtype has a number, if a rounded one.
+CAIRN_DECL bool has_number(dtype type, double value);
+
 /// Calls `f(node)` with each node of an expression, outer ones first.
 CAIRN_DECL void for_each_node(const expression& e, const std::function<void(const node&)>& f);
 CAIRN_DECL void for_each_expression(const expression& e,
                                     const std::function<void(const expression&)>& f);
+
+/// The shortest text that is read as the same number.
+CAIRN_DECL std::string number_text(double v);
 
 /// Returns text as it stands in the text form.
 CAIRN_DECL std::string in_quotes(std::string_view text);

@@ -213,6 +213,7 @@ CAIRN_DECL pieced_tensor evaluation::changed(const expression& e, captures& boun
             t.type = *n.type;
             break;
         case operation::constant_like:
+            check_value(e, t.type);
             t = pieced_tensor::equal_elements(*n.value, t.shape, t.type);
             used_.resize(used);
             break;
@@ -297,6 +298,13 @@ CAIRN_DECL void evaluation::merge(const expression& e, pieced_tensor& t) const {
     t.merge_dims(d, n.numbers.size());
 }
 
+CAIRN_DECL void evaluation::check_value(const expression& e, dtype type) const {
+    if (!has_number(type, *e.node().value))
+        about_.fail(errc::invalid_argument, e,
+                    "a number that " + std::string(name_of(type)) + " has",
+                    number_text(*e.node().value));
+}
+
 CAIRN_DECL void evaluation::resize(const expression& e, pieced_tensor& t) const {
     auto const& n = e.node();
     auto to = n.numbers;
@@ -311,7 +319,10 @@ CAIRN_DECL void evaluation::resize(const expression& e, pieced_tensor& t) const 
                     (longer ? "no more than " : "no less than ") + to_string(n.numbers),
                     to_string(t.shape));
     check_longer(e, to, 0, 0);
-    if (longer) return t.grow(to, *n.value);
+    if (longer) {
+        check_value(e, t.type);
+        return t.grow(to, *n.value);
+    }
     if (dropped && n.value) {
         std::vector<piece> around;
         for (auto const& b : boxes_around(to, t.shape))

@@ -20,7 +20,22 @@ namespace cairn::map {
 
 namespace detail {
 
+/// @throws error errc::invalid_argument if it is nested too deep
 CAIRN_DECL expression made(node n) {
+    // An interleaving is made of three others.
+    std::uint32_t const levels = n.is_a(operation::interleave) ? 3 : 1;
+    std::uint32_t deepest = 0;
+    for (auto const& part : n.parts) {
+        deepest = std::max(deepest, part.node().depth);
+        n.operations = std::min(n.operations + part.node().operations, most_operations + 1);
+    }
+    n.depth = deepest + levels;
+    if (n.depth > most_nested || n.operations > most_operations)
+        throw error(
+            errc::invalid_argument,
+            {.expected = "expressions nested at most " + std::to_string(most_nested) +
+                         " deep, of at most " + std::to_string(most_operations) + " operations",
+             .found = "more, of " + std::string(operation_names[static_cast<std::size_t>(n.is)])});
     return expression(std::make_shared<const node>(std::move(n)));
 }
 
@@ -203,10 +218,10 @@ CAIRN_DECL expression leave_out() {
 }
 
 CAIRN_DECL expression constant(double value, index_vector shape, dtype type) {
-    bool const good = is_possible(shape);
+    bool const good = is_possible(shape) && detail::has_number(type, value);
     return detail::checked(
         {.is = operation::constant, .numbers = std::move(shape), .value = value, .type = type},
-        good, "a shape");
+        good, "a shape, and a number that the dtype has");
 }
 
 CAIRN_DECL expression constant_like(expression of, double value) {

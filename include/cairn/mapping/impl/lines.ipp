@@ -105,6 +105,43 @@ CAIRN_DECL expression following(const expression& e, const follower_patterns& ho
     return expression(std::make_shared<const node>(std::move(n)));
 }
 
+CAIRN_DECL std::vector<std::size_t> unmatched_lines(const mapping& m, const name_list& names,
+                                                    side of) {
+    std::vector<std::size_t> unmatched;
+    if (m.others() != other_names::leave_out) return unmatched;
+    for (auto const& line : m.lines()) {
+        bool matches = line.optional || line.made_of.node().is_a(operation::leave_out);
+        auto const look = [&](const name_pattern& p) {
+            if (!matches) names.for_each_match(p, {}, [&](const captures&) { matches = true; });
+        };
+        if (of == side::target) {
+            look(name_pattern(line.name));
+        } else {
+            bool has_leaves = false;
+            for_each_node(line.made_of, [&](const node& n) {
+                if (!n.is_a(operation::stored)) return;
+                has_leaves = true;
+                look(n.name);
+            });
+            matches = matches || !has_leaves;
+        }
+        if (!matches) unmatched.push_back(static_cast<std::size_t>(&line - m.lines().data()));
+    }
+    return unmatched;
+}
+
+CAIRN_DECL void refuse_unmatched(const mapping& m, const std::vector<std::size_t>& lines) {
+    if (lines.empty()) return;
+    std::string patterns;
+    for (auto const i : lines)
+        patterns += (patterns.empty() ? "\"" : ", \"") + m.lines()[i].name + "\"";
+    throw error(
+        errc::missing_key,
+        {.expected = "a name of the state for each line of a mapping that leaves out others",
+         .found = "none for " + patterns,
+         .remedy = "correct the pattern, or use mapping::set_optional"});
+}
+
 CAIRN_DECL expression stored_as_it_is(const std::string& name) {
     node n;
     captures c;

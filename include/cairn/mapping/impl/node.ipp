@@ -4,7 +4,12 @@
 
 #include <cairn/mapping/detail/node.hpp>
 
+#include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/dtype.hpp>
+
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +21,19 @@ namespace cairn::map {
 
 namespace detail {
 
+CAIRN_DECL bool has_number(dtype type, double value) {
+    if (!can_convert(dtype::float64, type)) return false;
+    alignas(16) std::array<std::byte, 16> memory{};
+    double back = 0;
+    convert_elements({dtype::float64, {}, &value}, {type, {}, memory.data()});
+    if (info(type).kind == dtype_class::complex) return std::isfinite(value);
+    convert_elements({type, {}, memory.data()}, {dtype::float64, {}, &back});
+    if (std::isnan(value)) return std::isnan(back);
+    if (info(type).kind != dtype_class::floating || std::isinf(value)) return back == value;
+    // Some dtypes have their largest number instead of larger ones.
+    return std::isfinite(back) && (std::abs(value) < 1 || std::abs(back) > std::abs(value) / 2);
+}
+
 CAIRN_DECL std::string in_quotes(std::string_view text) {
     std::string s = "\"";
     for (char const c : text) {
@@ -25,7 +43,6 @@ CAIRN_DECL std::string in_quotes(std::string_view text) {
     return s + '"';
 }
 
-/// The shortest text that is read as the same number.
 CAIRN_DECL std::string number_text(double v) {
     char digits[32];
     return {digits, std::to_chars(digits, digits + sizeof digits, v).ptr};

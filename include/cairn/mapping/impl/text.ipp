@@ -51,7 +51,8 @@ public:
     }
 
 private:
-    static constexpr int most_nested = 64;
+    /// Of arguments: of an operation, and of its list.
+    static constexpr int most_levels = 2 * static_cast<int>(most_nested);
 
     [[noreturn]] void fail(std::size_t at, const std::string& expected,
                            std::string found = {}) const {
@@ -183,7 +184,7 @@ private:
     argument value(int nested = 0) {
         skip_space();
         auto const begin = at_;
-        if (nested > most_nested) fail(at_, "less nesting");
+        if (nested > most_levels) fail(at_, "less nesting");
         if (next_is('"')) return {begin, quoted_text()};
         if (next_is('[')) return {begin, list('[', ']', nested)};
         if (auto number = number_here()) return {begin, std::move(*number)};

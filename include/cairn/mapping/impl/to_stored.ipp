@@ -89,6 +89,7 @@ public:
             of_source_.emplace(s.get(), &at->second);
         }
         for (auto& c : claims_) invert(c, stored);
+        for (auto& c : tied_) check_tie(c, stored);
         for (auto const& [name, t] : made_.tensors) check(name, t);
         check_passing();
         return std::move(made_);
@@ -131,7 +132,31 @@ private:
         bool const others_have_it =
             std::all_of(leaves.begin(), leaves.end(),
                         [&](auto const* leaf) { return shapes_.has(*leaf) || passes(*leaf); });
-        if (!others_have_it) add_claim(std::move(c));
+        if (!others_have_it) return add_claim(std::move(c));
+        for (auto const* leaf : leaves) tied_to_[c.name].push_back(*leaf);
+        tied_.push_back(std::move(c));
+    }
+
+    /// What is not stored is not lost only if another name has all of it.
+    void check_tie(claim& c, const sources& stored) {
+        auto const& leaves = tied_to_.find(c.name)->second;
+        sources known;
+        for (auto const& leaf : std::set<std::string>(leaves.begin(), leaves.end())) {
+            auto const made = stored.find(leaf);
+            auto const passing = state_.find(leaf);
+            if (made != stored.end())
+                known.add(*made->second);
+            else if (passing != state_.end() && passing->second)
+                known.add({leaf, passing->second->type, passing->second->shape});
+        }
+        auto const shape = evaluation(known, c.name)(c.made_of, c.bound).shape;
+        if (shape == c.type.shape || leaves.empty()) return;
+        auto const& first = leaves.front();
+        auto const& by = shapes_.has(first) ? shapes_.told_by(first) : first;
+        complaint{c.name}.fail(errc::shape_mismatch, c.made_of,
+                               to_string(shape) + " as '" + by + "', which has the same elements",
+                               to_string(c.type.shape),
+                               "Give it an expression of its own, without tie.");
     }
 
     void add_value(const std::string& name, std::string stored) {
@@ -237,6 +262,11 @@ private:
             if (!p.is_constant()) add_piece(*p.from, inverted(p, from), c);
         for (auto const& [p, value] : dropped) {
             if (p.is_constant()) continue;
+            if (!has_number(p.from->type, value))
+                complaint{c.name}.fail(errc::invalid_argument, c.made_of,
+                                       "a number that " + std::string(name_of(p.from->type)) +
+                                           " of " + p.from->name + " has",
+                                       number_text(value));
             auto q = inverted(p, from);
             add_fill(*p.from, constant_of(std::move(q), value), c);
         }
@@ -396,8 +426,9 @@ private:
     lines lines_;
     sources like_;
     stored_shapes shapes_;
-    std::vector<claim> claims_{}, ties_{};
-    std::unordered_map<const source*, mapped_tensor*> of_source_{};  ///< Those of `made_`.
+    std::vector<claim> claims_{}, ties_{}, tied_{};
+    std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
+    std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
     mapped made_{};
 };

@@ -6,6 +6,7 @@
 
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/mapping/detail/digest.hpp>
+#include <cairn/mapping/detail/lines.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -310,6 +311,14 @@ CAIRN_DECL void save_op::prepare_metadata() {
         phases_.get(r, static_cast<int>(rank));
     }
     placer.check_all_placed();
+    if (parts_.names && parts_.names->others() == other_names::leave_out) {
+        std::vector<std::string_view> stored;
+        for (auto const& entry : meta_.entries) stored.emplace_back(entry.first);
+        map::detail::refuse_unmatched(
+            *parts_.names,
+            map::detail::unmatched_lines(*parts_.names, map::detail::name_list(std::move(stored)),
+                                         map::detail::side::source));
+    }
     report_.warnings = placer.warnings();
     for (auto& w : replicas_.compare()) report_.warnings.push_back(std::move(w));
     meta_.save_id = report_.save_id;
