@@ -135,7 +135,7 @@ CAIRN_DECL void stored_shapes::require_parts(const expression& e, captures& boun
         }
         auto of_part = wanted;
         of_part[d] = lengths[i];
-        require(n.parts[i], bound, std::move(of_part));
+        require(n.parts[i], bound, of_part);  // g++ 12 takes a move for one beyond its memory
     }
 }
 
