@@ -36,7 +36,7 @@ public:
     ///                     that these are.
     beside(const std::string& checkpoint, const cairn::metadata& m, bool dequantised)
         : place_(checkpoint), from_(store_of(checkpoint)), dequantised_(dequantised),
-          is_safetensors_(m.format == cairn::checkpoint_format::safetensors) {
+          format_(m.format) {
         if (m.is_file) return;
         if (dequantised_) mine_.insert("hf_quant_config.json");
         for_each_file(m);
@@ -220,7 +220,10 @@ private:
         for (auto const& id : there.places()) find_objects(within + id + '/');
     }
     void add(const std::string& name, bool is_regular) {
-        if (is_safetensors_ && name.find('/') != name.npos && name.ends_with(".safetensors"))
+        if (format_ == cairn::checkpoint_format::torch_save && name.ends_with(".bin.index.json"))
+            return;  // of the files that are converted
+        if (format_ == cairn::checkpoint_format::safetensors && name.find('/') != name.npos &&
+            name.ends_with(".safetensors"))
             unused_.push_back(name);
         else if (name.ends_with(".distcp") || name.ends_with(".safetensors") || !is_regular)
             not_copied_.push_back(name);
@@ -230,7 +233,8 @@ private:
 
     std::string place_;
     cairn::any_store from_;
-    bool dequantised_, is_safetensors_;
+    bool dequantised_;
+    cairn::checkpoint_format format_;
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{}, unused_{};
     std::map<std::string, std::string> failed_{};

@@ -125,6 +125,12 @@ struct tensor_source {
     /// Fills `into` with the bytes from `at` on: whole elements, in row-major order without gaps.
     /// Called by any thread, several at a time; may throw.
     std::function<void(std::uint64_t at, std::span<std::byte> into)> read{};
+    /// With `check`: the same without comparing checksums, which saves a writer that computes one
+    /// itself a pass. Both may be empty.
+    std::function<void(std::uint64_t at, std::span<std::byte> into)> read_unchecked{};
+    /// Must be called with the CRC-32 of all bytes, once they were read in their order by
+    /// `read_unchecked`: throws if they are not those that were stored.
+    std::function<void(std::uint32_t crc)> check{};
 
     std::uint64_t bytes() const {
         return static_cast<std::uint64_t>(shape.product()) * size_of(type);

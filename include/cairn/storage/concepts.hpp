@@ -54,6 +54,8 @@ struct storage_setup {
     /// One checksum of all is then compared with the last piece; otherwise all is read before the
     /// first.
     bool in_order = false;
+    /// Checksums of tensors are not compared: the caller does that.
+    bool unchecked = false;
 };
 
 /// The result of a commit.

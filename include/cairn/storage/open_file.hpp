@@ -144,6 +144,8 @@ public:
     }
     /// Whether payloads are read piece by piece.
     bool reads_pieces() const noexcept { return me_.checked != nullptr; }
+    /// Whether the checksums of payloads are somebody else's to compare.
+    bool leaves_checks() const noexcept { return me_.unchecked; }
     /// Whether a payload that one checksum covers was read whole and found right, if that is noted.
     bool was_checked(std::uint64_t offset) const {
         return me_.checked && me_.checked->has(described_, offset);

@@ -256,7 +256,7 @@ DEFECTS = [
            by="storage:long_exports",
            wrong="a save whose upload takes a day is presumed dead"),
     Defect("sign-of-life-stays", "storage/impl/torch_writer.ipp",
-           "if (shown) try {", "if (shown && !PLANTED) try {",
+           "if (shown) placed.remove(", "if (shown && !PLANTED) placed.remove(",
            by="storage:long_exports",
            wrong="a long save leaves an object in its checkpoint"),
 ]

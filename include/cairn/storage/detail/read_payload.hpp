@@ -72,8 +72,10 @@ public:
         for (auto const& c : chunks_) c.check(file_.described(), file_.size());
         at_ = first.offset;
         length_ = first.length;
-        block_crcs_ = std::move(first.block_crcs);
-        if (!block_crcs_.empty() || !file.was_checked(at_)) crc_ = first.crc;
+        if (!file.leaves_checks()) {
+            block_crcs_ = std::move(first.block_crcs);
+            if (!block_crcs_.empty() || !file.was_checked(at_)) crc_ = first.crc;
+        }
         in_file_ = first.is_in_file();
         content_ = std::move(first.content);
         read_content_ = std::move(first.read_content);

@@ -62,7 +62,15 @@ public:
     ///              with. Begin and end are those of elements.
     CAIRN_DECL void read(const std::string& fqn, const box& region, dtype type, std::uint64_t at,
                          std::span<std::byte> into);
+    /// The same of a whole tensor that has a @ref crc; nobody has compared it.
+    CAIRN_DECL void read_unchecked(const std::string& fqn, std::uint64_t at,
+                                   std::span<std::byte> into);
     CAIRN_DECL value read_value(const std::string& fqn);
+
+    /// Returns the CRC-32 of a tensor's elements in row-major order, where metadata has it.
+    CAIRN_DECL std::optional<std::uint32_t> crc(const std::string& fqn) const;
+    /// @throws error errc::checksum_mismatch unless this is the tensor's @ref crc
+    CAIRN_DECL void check(const std::string& fqn, std::uint32_t found);
 
     /// Returns what has been read without a checksum, one line for each file.
     CAIRN_DECL std::vector<std::string> unverified() const;
@@ -92,6 +100,7 @@ private:
 
     void set_up();
     any_reader new_reader() const;
+    bool is_as_stored(const std::string& fqn) const;
     void read(const load_plan& plan, const read_target& target, readers& by);
     const chunk_order& order_of(const std::string& fqn);
 
@@ -104,6 +113,7 @@ private:
     std::mutex m_{};      ///< Protects the members below.
     readers in_order_{};  ///< Of whole tensors, from the beginning to the end.
     readers in_any_order_{};
+    readers unchecked_{};
     std::map<std::string, chunk_order> orders_{};  ///< Of tensors that were read.
 };
 

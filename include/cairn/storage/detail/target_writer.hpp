@@ -106,8 +106,7 @@ public:
         if (!base_.browsable())
             throw error(errc::unsupported,
                         {.file = base_.describe("."),
-                         .expected = "a store with places (BrowsableStore), e.g. a file_store or "
-                                     "an s3_store",
+                         .expected = "a store with places (BrowsableStore), as of files",
                          .found = "one without places() and remove_place()",
                          .remedy = "save in PyTorch's format there, and convert it elsewhere"});
         if (base_.renames())
@@ -414,11 +413,11 @@ private:
         auto aside = job.side.at[i];
         std::size_t k = 0;
         std::uint64_t in_run = 0;
-        auto const write_part = [&](byte_span b) {  // of one run
+        auto const write_part = [&](byte_span b, auto const& known) {  // of one run
             auto const begin = share.offset + runs.at(k);
             auto const direct = job.share.direct_part({begin, begin + runs.length()});
             auto& crc = job.crcs[job.side.crc_at[i] + k];
-            crc = format::crc32(b, crc);
+            crc = known ? format::crc32_combine(crc, *known, b.size()) : format::crc32(b, crc);
             for (auto at = begin + in_run; !b.empty();) {
                 bool const is_direct = at >= direct.begin && at < direct.end;
                 auto const end = is_direct           ? direct.end
@@ -439,16 +438,17 @@ private:
             item.type, job.data[i], memory,
             [&](byte_span b) {
                 heed(b.size());
+                std::optional<std::uint32_t> known;  // of a piece within a run
+                if (b.size() <= runs.length() - in_run) known = format::crc32(b);
                 while (!b.empty()) {
-                    auto const n = static_cast<std::size_t>(
-                        std::min<std::uint64_t>(b.size(), runs.length() - in_run));
-                    write_part(b.first(n));
-                    b = b.subspan(n);
-                    if (in_run == runs.length()) {
-                        ++k;
-                        in_run = 0;
-                    }
+                    auto const n = std::min<std::uint64_t>(b.size(), runs.length() - in_run);
+                    write_part(b.first(static_cast<std::size_t>(n)), known);
+                    b = b.subspan(static_cast<std::size_t>(n));
+                    if (in_run != runs.length()) continue;
+                    ++k;
+                    in_run = 0;
                 }
+                return known;
             },
             share.offset + (runs.count() == 0 ? 0 : runs.at(0)));
     }

@@ -16,8 +16,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -121,18 +123,29 @@ void for_each_row_major_piece(const const_tensor_view& v, std::vector<std::byte>
     }
 }
 /// As `for_each_row_major_piece`, of elements that are asked for: more at a time, which disks are
-/// read fastest in.
+/// read fastest in. A sink that returns the CRC-32 of a piece, if it has it, saves computing it.
 template <class Sink>
 void for_each_piece_of(const tensor_source& from, std::vector<std::byte>& scratch, Sink&& sink,
                        std::uint64_t offset = 0) {
     constexpr std::uint64_t at_once = std::uint64_t{4} << 20;
     auto const total = from.bytes();
     auto const memory = memory_for(scratch, std::min(at_once, total), offset);
+    std::uint32_t crc = 0;
+    auto const pass = [&](byte_span piece) {
+        std::optional<std::uint32_t> known;
+        if constexpr (std::is_void_v<decltype(sink(piece))>)
+            sink(piece);
+        else
+            known = sink(piece);
+        if (from.check)
+            crc = format::crc32_combine(crc, known ? *known : format::crc32(piece), piece.size());
+    };
     for (std::uint64_t at = 0; at < total; at += at_once) {
         auto const bytes = memory.first(static_cast<std::size_t>(std::min(at_once, total - at)));
-        from.read(at, bytes);
-        for_each_piece_of(bytes, sink);
+        from.check ? from.read_unchecked(at, bytes) : from.read(at, bytes);
+        for_each_piece_of(bytes, pass);
     }
+    if (from.check) from.check(crc);
 }
 /// Overload for the data of an item.
 template <class Sink>
@@ -197,15 +210,18 @@ public:
         std::uint32_t crc = 0;
         std::size_t block = 0;
         for_each_payload_piece(data[p.item], scratch_, [&](byte_span piece) {
+            std::uint32_t of_piece = 0;
             for (auto left = piece; !left.empty();) {
                 auto const b =
                     left.first(std::min<std::size_t>(format::native::block_bytes, left.size()));
                 auto const c = format::crc32(b);
                 if (!block_crcs.empty()) block_crcs[block++] = c;
-                crc = format::crc32_combine(crc, c, b.size());
+                of_piece = format::crc32_combine(of_piece, c, b.size());
                 left = left.subspan(b.size());
             }
+            crc = format::crc32_combine(crc, of_piece, piece.size());
             out.append(piece);
+            return std::optional(of_piece);
         });
         auto const suffix = around.suffix(crc);
         out.append(suffix);

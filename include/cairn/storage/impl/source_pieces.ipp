@@ -3,6 +3,8 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
+#include <cairn/error.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
@@ -54,6 +56,8 @@ CAIRN_DECL void source_pieces::set_up() {
     in_any_order_.setup.in_pieces = true;
     in_order_.setup = in_any_order_.setup;
     in_order_.setup.in_order = true;
+    unchecked_.setup = in_any_order_.setup;
+    unchecked_.setup.unchecked = true;
 }
 
 CAIRN_DECL auto source_pieces::new_reader() const -> any_reader {
@@ -68,13 +72,50 @@ CAIRN_DECL auto source_pieces::new_reader() const -> any_reader {
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
                                     std::uint64_t at, std::span<std::byte> into) {
     auto const& t = *meta_.tensor(fqn);
-    // Elements that are computed need others than those, several times.
-    bool const as_stored = !dequantise_ && (!mapped_ || mapped_->is_stored(fqn));
-    bool const in_order = as_stored && region == box::whole(t.shape);
+    bool const in_order = is_as_stored(fqn) && region == box::whole(t.shape);
     read_flat_range(fqn, t.chunks, order_of(fqn), region, type, at, into,
                     [&](const load_plan& plan, const read_target& target) {
                         read(plan, target, in_order ? in_order_ : in_any_order_);
                     });
+}
+
+CAIRN_DECL void source_pieces::read_unchecked(const std::string& fqn, std::uint64_t at,
+                                              std::span<std::byte> into) {
+    auto const& t = *meta_.tensor(fqn);
+    read_flat_range(
+        fqn, t.chunks, order_of(fqn), box::whole(t.shape), t.type, at, into,
+        [&](const load_plan& plan, const read_target& target) { read(plan, target, unchecked_); });
+}
+
+/// Whether no element is computed: computing needs others than those, several times.
+CAIRN_DECL bool source_pieces::is_as_stored(const std::string& fqn) const {
+    return !dequantise_ && (!mapped_ || mapped_->is_stored(fqn));
+}
+
+CAIRN_DECL std::optional<std::uint32_t> source_pieces::crc(const std::string& fqn) const {
+    auto const& t = *meta_.tensor(fqn);
+    if (mapped_ || !is_as_stored(fqn) || t.chunks.size() != 1) return {};
+    auto const& row = t.chunks.row_of(0);
+    auto const bytes = static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
+    if (!row.is_divisible() || row.payload_crc == 0 || row.payload_length != bytes) return {};
+    // That of a storage, of which this may be a part.
+    if (meta_.format == checkpoint_format::torch_save && row.length != bytes) return {};
+    return row.payload_crc;
+}
+CAIRN_DECL void source_pieces::check(const std::string& fqn, std::uint32_t found) {
+    if (found == crc(fqn)) return;
+    auto const& chunks = meta_.tensor(fqn)->chunks;
+    auto const& row = chunks.row_of(0);
+    auto const begin = row.offset + row.payload_offset;
+    auto const in = meta_.is_file ? split_id(id_).place : id_;
+    auto place = in.empty() ? store_ : store_.at(in);
+    throw error(errc::checksum_mismatch,
+                {.fqn = fqn,
+                 .file = place.describe(chunks.file(0)),
+                 .expected = "bytes " + std::to_string(begin) + " to " +
+                             std::to_string(begin + row.payload_length) + " as they were written",
+                 .found = "other bytes",
+                 .remedy = "the file is damaged; load another checkpoint"});
 }
 
 CAIRN_DECL const chunk_order& source_pieces::order_of(const std::string& fqn) {

@@ -248,12 +248,14 @@ struct torch_writer::state {
         sweep_result result;
         switch (end) {
             case save_end::committed:
-                result.warnings = hold.sweep(placed, published, activity);
-                if (shown) try {
-                        placed.remove(sign_name());
-                    } catch (...) {  // a later save, or `cairn gc`, removes it
-                        result.warnings.push_back(detail::text_of(std::current_exception()));
-                    }
+                try {
+                    // Durably before the intent, which lists it.
+                    if (shown) placed.remove(sign_name());
+                    if (shown) placed.sync();
+                    result.warnings = hold.sweep(placed, published, activity);
+                } catch (...) {  // a later save, or `cairn gc`, does the rest
+                    result.warnings.push_back(detail::text_of(std::current_exception()));
+                }
                 break;
             case save_end::abandoned: result.warnings = hold.release(placed); break;
             case save_end::uncertain:
