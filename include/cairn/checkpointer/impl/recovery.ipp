@@ -63,8 +63,9 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
             if (i == 0) throw;
             auto why = e.context();
             if (why.remedy.empty())
-                why.remedy = "to go on from what the first place has, leave "
-                             "checkpointer_options::upload out for this start";
+                why.remedy =
+                    "to go on from what the first place has, leave "
+                    "checkpointer_options::upload out for this start";
             throw error(e.code(), std::move(why));
         }
     }

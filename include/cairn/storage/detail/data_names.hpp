@@ -34,6 +34,10 @@ inline constexpr std::string_view data_suffix = ".distcp";
 inline std::string default_data_name(int rank, int n) {
     return "__" + std::to_string(rank) + "_" + std::to_string(n) + std::string(data_suffix);
 }
+/// Whether that is such a name of that rank, with or without a save id.
+inline bool is_data_of(int rank, std::string_view name) {
+    return name.starts_with("__" + std::to_string(rank) + "_");
+}
 inline bool is_default_data_name(std::string_view name) {
     constexpr std::string_view begin = "__", digits = "0123456789";
     if (!name.starts_with(begin) || !name.ends_with(data_suffix)) return false;

@@ -327,11 +327,9 @@ struct torch_writer::state {
 
     /// Whether a file may be on a disk that this rank does not see.
     bool may_be_apart(const std::string& name) const {
+        auto const is_its = [&](int rank) { return detail::is_data_of(rank, name); };
         if (!apart || options.file_name) return !apart || !apart->empty();
-        return std::any_of(apart->begin(), apart->end(), [&](int rank) {
-            auto const begin = detail::default_data_name(rank, 0);
-            return name.starts_with(begin.substr(0, begin.rfind('_') + 1));
-        });
+        return std::any_of(apart->begin(), apart->end(), is_its);
     }
 
     /// Measured with PyTorch 2.14: about 2 kB of Python objects for each chunk, on every rank.
