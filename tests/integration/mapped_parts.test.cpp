@@ -90,6 +90,31 @@ BOOST_AUTO_TEST_CASE(quantised_weights_are_turned_round_and_cut) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(saves_check_the_state_before_it_is_mapped) {
+    std::vector<float> memory(32, 1);
+    auto const text_of = [&](const cairn::box& region, const tensor_view& at, dtype type) {
+        cairn::sharded_view w{{8, 4}, type, {}};
+        w.shards.emplace_back(region, at);
+        cairn::memory_store store;
+        return support::error_of([&] {
+            cairn::save(cairn::state_dict{{"w", w}}, "c", store,
+                        cairn::mapping().set("w", stored("x", {.type = dtype::float32})));
+        });
+    };
+    auto const whole = cairn::box({0, 0}, {8, 4});
+    auto const has = [](const std::string& text, const char* part) {
+        BOOST_TEST(text.find("'w'") != std::string::npos, text);
+        BOOST_TEST(text.find(part) != std::string::npos, text);
+    };
+    has(text_of(whole, view(memory, {4, 4}), dtype::float32), "memory of [8, 4]");
+    has(text_of(whole, tensor_view(dtype::bfloat16, {8, 4}, nullptr), dtype::bfloat16),
+        "a null pointer");
+    has(text_of(whole, tensor_view(dtype::int32, {8, 4}, memory.data()), dtype::float32),
+        "float32 in every shard");
+    has(text_of(cairn::box({4, 0}, {8, 4}), view(memory, {8, 4}), dtype::float32),
+        "a shard within [8, 4]");
+}
+
 BOOST_AUTO_TEST_CASE(tensors_on_devices_are_loaded_and_saved) {
     cairn::mapping how;
     how.set("qk", pad(concat(0, {stored("q", {.shape = {3, -1}}), stored("k", {.shape = {2, -1}})}),

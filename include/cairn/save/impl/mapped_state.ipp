@@ -43,8 +43,10 @@ public:
         for (auto const& leaf : state) {
             auto const one = types_.emplace_hint(types_.end(), name_of_leaf(leaf), std::nullopt);
             leaves_.emplace(one->first, &leaf);
-            if (auto const* t = leaf.tensor())
-                one->second = map::detail::tensor_type{t->type, t->global_shape};
+            auto const* const t = leaf.tensor();
+            if (t == nullptr) continue;
+            check_leaf(leaf, *t);  // what is made of it has consistent views of any memory
+            one->second = map::detail::tensor_type{t->type, t->global_shape};
         }
         // Other ranks may have other names, and the plan for all shows what none has.
         made_ = to_stored(how, types_, nullptr, ranks == nullptr || ranks->size() == 1);
