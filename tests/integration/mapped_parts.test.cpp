@@ -159,6 +159,55 @@ BOOST_AUTO_TEST_CASE(tensors_on_devices_are_loaded_and_saved) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(steps_that_become_one_are_compared_wherever_they_are) {
+    cairn::mapping how;
+    how.set("gate", part(stored("gu"), 0, 0, 2))
+        .set("up", part(stored("gu"), 0, 1, 2))
+        .follow("{param...}/{slot}", "{param...}/{slot}");
+    auto w = numbers(4);
+    auto const save = [&](const tensor_view& one, const tensor_view& other, auto&&... space) {
+        cairn::state_dict const state{{"gate", view(w, {2, 2})},
+                                      {"up", view(w, {2, 2})},
+                                      {"gate/step", one},
+                                      {"up/step", other}};
+        return support::error_of([&] {
+            cairn::memory_store store;
+            cairn::save(state, "c", store, how, space...);
+            float step = 0;
+            cairn::load(cairn::state_dict{{"gu/step", tensor_view(dtype::float32, {}, &step)}}, "c",
+                        store);
+            BOOST_TEST(step == 5);
+        });
+    };
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        support::fake_gpu gpu(seed);
+        auto* const user = gpu.new_stream();
+        support::fake_cuda_memory space(user);
+        support::device_tensor five(gpu, 0, {}), again(gpu, 0, {}), seven(gpu, 0, {});
+        five.produce(user, 5);
+        again.produce(user, 5);
+        seven.produce(user, 7);
+        BOOST_TEST(save(five.view, again.view, space) == "");
+        for (auto const& text :
+             {save(five.view, seven.view, space), save(seven.view, five.view, space)})
+            BOOST_TEST(support::contains(text, {"'gate/step' and 'up/step'"}), text);
+        // One of them in host memory.
+        float here = 5;
+        tensor_view const on_host(dtype::float32, {}, &here);
+        BOOST_TEST(save(on_host, five.view, space) == "");
+        BOOST_TEST(save(on_host, seven.view, space) != "");
+        // Without a memory space it is refused, as without a mapping.
+        auto const refused = save(five.view, again.view);
+        BOOST_TEST(support::contains(refused, {"'gate/step'"}), refused);
+        gpu.synchronize();
+        support::check_clean(gpu);
+    }
+    std::int64_t whole = 1;
+    float half = 1.5f;
+    BOOST_TEST(save(tensor_view(dtype::int64, {}, &whole), tensor_view(dtype::float32, {}, &half))
+                   .find("'gate/step' and 'up/step'") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(what_all_ranks_want_is_read_once) {
     cairn::memory_store store;
     auto q = numbers(12, 1), k = numbers(8, 100), w = numbers(6, 200);
