@@ -170,6 +170,10 @@ DEFECTS = [
     Defect("megatron-without-groups", "mapping/impl/ready.ipp",
            "how_.attention.grouped = true;", "how_.attention.grouped = !PLANTED;",
            by="mapping:mappings", wrong="heads of keys are in the place of those of queries"),
+    Defect("norms-of-heads-unturned", "mapping/impl/ready.ipp",
+           "how.adjacent_rotary ? adjacent(stored(name), 1, 1) : stored(name)",
+           "how.adjacent_rotary && !PLANTED ? adjacent(stored(name), 1, 1) : stored(name)",
+           by="mapping:mappings", wrong="elements of heads are scaled by the norm of others"),
     Defect("prefix-of-parameters-ignored-by-loads", LOADS,
            "auto const known_as = f.prefix.off(param);\n        if (!known_as) return;",
            "auto const known_as = PLANTED ? std::optional(param) : f.prefix.off(param);\n"
