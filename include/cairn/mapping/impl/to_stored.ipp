@@ -121,6 +121,8 @@ private:
     }
 
     void add_claim(claim c) {
+        // All of it is constant: nothing is stored, and what it is like need not be there.
+        if (c.made_of.node().is_a(operation::constant_like)) return;
         shapes_.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         claims_.push_back(std::move(c));
     }
@@ -248,7 +250,11 @@ private:
     }
 
     void invert(claim& c, const sources& stored) {
-        evaluation evaluate(stored, c.name);
+        bool like_others = false;
+        for_each_node(c.made_of, [&](const node& n) {
+            like_others = like_others || n.is_a(operation::constant_like);
+        });
+        evaluation evaluate(like_others ? with_passing(stored) : stored, c.name);
         std::vector<std::pair<piece, double>> dropped;
         evaluate.dropped = [&](std::vector<piece> around, double value) {
             for (auto& p : around) dropped.emplace_back(std::move(p), value);
@@ -270,6 +276,16 @@ private:
             auto q = inverted(p, from);
             add_fill(*p.from, constant_of(std::move(q), value), c);
         }
+    }
+
+    /// Constants may be like what is stored under its own name too.
+    const sources& with_passing(const sources& stored) {
+        if (with_passing_) return *with_passing_;
+        auto& all = with_passing_.emplace(stored);
+        for (auto const& [name, type] : state_)
+            if (type && passes(name) && stored.find(name) == stored.end())
+                all.add({name, type->type, type->shape});
+        return all;
     }
 
     static piece constant_of(piece p, double value) {
@@ -426,6 +442,7 @@ private:
     lines lines_;
     sources like_;
     stored_shapes shapes_;
+    std::optional<sources> with_passing_{};
     std::vector<claim> claims_{}, ties_{}, tied_{};
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
