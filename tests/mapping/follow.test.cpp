@@ -210,4 +210,28 @@ BOOST_AUTO_TEST_CASE(stored_names_without_the_prefix_are_refused) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(what_follows_a_parameter_that_is_left_out_is_left_out) {
+    mapping m;
+    m.rename("w", "net.w")
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}")
+        .others(other_names::leave_out);
+    auto const back = to_stored(m, state({{"w", {4}},
+                                          {"frozen.x", {4}},
+                                          {"optim.w.m", {4}},
+                                          {"optim.frozen.x.m", {4}},
+                                          {"optim.frozen.x.lr", {-1}}}));
+    BOOST_TEST(back.tensors.size() == 2u);
+    BOOST_TEST(back.tensors.contains("optim.net.w.m"));
+    BOOST_TEST(back.values.empty());
+    // Nor does a load of the same names want it.
+    auto const content = stored({{"net.w", {4}}, {"optim.net.w.m", {4}}});
+    map::detail::unmade_names const unmade(m, content);
+    for (auto const* name : {"frozen.x", "optim.frozen.x.m", "optim.frozen.x.lr"}) {
+        auto const found = unmade.find(name);
+        BOOST_TEST_REQUIRE(found.has_value(), name);
+        BOOST_TEST(found->of == "", name);
+    }
+    BOOST_TEST(unmade.find("optim.w.step")->of != "");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

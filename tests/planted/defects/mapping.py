@@ -182,6 +182,12 @@ DEFECTS = [
            "if (c.made_of.node().is_a(operation::constant_like)) return;",
            "if (c.made_of.node().is_a(operation::constant_like) && !PLANTED) return;",
            by="mapping:mapped_saves", wrong="a save refuses a constant, which it does not store"),
+    Defect("state-of-what-is-left-out-stored", SAVES,
+           "bool const left_out = !by &&", "bool const left_out = !PLANTED && !by &&",
+           by="mapping:mapped_optimizers", wrong="no load accepts what a save has stored"),
+    Defect("state-of-what-is-left-out-missing", "mapping/impl/unmade_names.ipp",
+           "(!by && leaves_out_others_)) return", "(!by && leaves_out_others_ && !PLANTED)) return",
+           by="mapping:mapped_optimizers", wrong="a load wants what a save leaves out"),
     Defect("prefix-of-parameters-ignored-by-loads", LOADS,
            "auto const known_as = f.prefix.off(param);\n        if (!known_as) return;",
            "auto const known_as = PLANTED ? std::optional(param) : f.prefix.off(param);\n"

@@ -187,7 +187,8 @@ private:
                       const follower_patterns& f, const std::string& param, const captures& slot) {
         auto by = lines_.find(param);
         auto const e = by ? mapping_.lines()[by->line].made_of : stored_as_it_is(param);
-        if (e.node().is_a(operation::leave_out)) return;
+        bool const left_out = !by && mapping_.others() == other_names::leave_out;
+        if (left_out || e.node().is_a(operation::leave_out)) return;
         auto bound = by ? std::move(by->bound) : captures();
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
