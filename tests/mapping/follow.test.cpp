@@ -234,4 +234,23 @@ BOOST_AUTO_TEST_CASE(what_follows_a_parameter_that_is_left_out_is_left_out) {
     BOOST_TEST(unmade.find("optim.w.step")->of != "");
 }
 
+BOOST_AUTO_TEST_CASE(factored_state_of_parameters_that_are_not_there_is_refused) {
+    mapping m;
+    m.set("gu", map::concat(0, {map::stored("gate"), map::stored("up")}))
+        .rename("w", "net.w")
+        .follow("opt.{param...}.{slot}", "opt.{param...}.{slot}");
+    // Of a fused parameter that has 8 rows of 6.
+    auto const text = error_of(errc::shape_mismatch, [&] {
+        to_stored(m, state({{"opt.gu.col", {6}}, {"opt.gu.row", {8}}, {"opt.gu.step", {}}}));
+    });
+    BOOST_TEST(has(text, "'opt.gu.row'"), text);
+    BOOST_TEST(has(text, "[6] as 'opt.gu.col'"), text);
+    BOOST_TEST(has(text, "save 'gu' with it"), text);
+    auto const both = to_stored(m, state({{"opt.gu.m", {8, 6}}, {"opt.gu.v", {8, 6}}}));
+    BOOST_TEST((both.tensors.at("opt.up.v").shape == index_vector{4, 6}));
+    // What only has another name is not divided.
+    auto const whole = to_stored(m, state({{"opt.w.col", {6}}, {"opt.w.row", {8}}}));
+    BOOST_TEST((whole.tensors.at("opt.net.w.row").shape == index_vector{8}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -188,6 +188,10 @@ DEFECTS = [
     Defect("state-of-what-is-left-out-missing", "mapping/impl/unmade_names.ipp",
            "(!by && leaves_out_others_)) return", "(!by && leaves_out_others_ && !PLANTED)) return",
            by="mapping:mapped_optimizers", wrong="a load wants what a save leaves out"),
+    Defect("factors-divided", SAVES,
+           "if (!known) check_unknown(", "if (!known && !PLANTED) check_unknown(",
+           by="mapping:mapped_optimizers",
+           wrong="factored optimizer state without its model is cut in parts of nothing"),
     Defect("prefix-of-parameters-ignored-by-loads", LOADS,
            "auto const known_as = f.prefix.off(param);\n        if (!known_as) return;",
            "auto const known_as = PLANTED ? std::optional(param) : f.prefix.off(param);\n"

@@ -194,6 +194,7 @@ private:
         bool const known = p != state_.end() && p->second;
         if (type && (known ? p->second->shape == type->shape : type->shape.product() != 1)) {
             auto followed = following(e, f, slot);
+            if (!known) check_unknown(name, *type, param, e);
             claim c{name, *type, std::move(followed), std::move(bound)};
             if (e.node().is_a(operation::tie)) return ties_.push_back(std::move(c));
             return add_claim(std::move(c));
@@ -213,6 +214,23 @@ private:
                              .found = "'" + param + "', which is stored as '" + leaf + "'"});
             add_copy(name, type, f.stored_beside(*stored_as, slot));
         }
+    }
+
+    /// State of a parameter that is not there is divided as it only if it may have its shape:
+    /// what has several shapes is factored, or has tables of its own.
+    void check_unknown(const std::string& name, const tensor_type& type, const std::string& param,
+                       const expression& e) {
+        if (e.node().is_a(operation::stored)) return;  // not divided
+        auto const [first, is_new] = shape_of_.try_emplace(param, name, type.shape);
+        auto const& [other, shape] = first->second;
+        if (shape != type.shape)
+            throw error(
+                errc::shape_mismatch,
+                {.fqn = name,
+                 .expected = to_string(shape) + " as '" + other + "', since '" + param +
+                             "' is not saved, which tells its shape",
+                 .found = to_string(type.shape),
+                 .remedy = "Set an expression for this name, or save '" + param + "' with it."});
     }
 
     /// The stored names of a parameter.
@@ -448,6 +466,8 @@ private:
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
+    /// By parameters that are not in the state: the first name that follows, and its shape.
+    std::map<std::string, std::pair<std::string, index_vector>> shape_of_{};
     mapped made_{};
 };
 
