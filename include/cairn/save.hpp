@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_HPP
 #define CAIRN_SAVE_HPP
 
+#include <cairn/comm/deadline.hpp>
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/save/detail/run_save.hpp>
@@ -52,9 +53,12 @@ save_report save(State&& state, checkpoint_id id, save_options options, Parts&&.
     });
     auto erased = detail::or_cancel(given.ranks(), [&] {
         auto made = given.erased();
-        detail::map_names(flat, made.names, made.ranks);
-        made.devices =
-            detail::devices_of<detail::space_holder::caller>(flat.leaves(), given.parts());
+        auto const devices_of = [&](const flat_state& some) {
+            return detail::devices_of<detail::space_holder::caller>(some, given.parts());
+        };
+        detail::map_names(flat, made.names, made.ranks,
+                          {devices_of, deadline_after(options.exchange_timeout)});
+        made.devices = devices_of(flat.leaves());
         return made;
     });
     return detail::run_save(flat, id, options, std::move(erased));

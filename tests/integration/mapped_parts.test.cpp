@@ -90,6 +90,31 @@ BOOST_AUTO_TEST_CASE(quantised_weights_are_turned_round_and_cut) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(saves_check_the_state_before_it_is_mapped) {
+    std::vector<float> memory(32, 1);
+    auto const text_of = [&](const cairn::box& region, const tensor_view& at, dtype type) {
+        cairn::sharded_view w{{8, 4}, type, {}};
+        w.shards.emplace_back(region, at);
+        cairn::memory_store store;
+        return support::error_of([&] {
+            cairn::save(cairn::state_dict{{"w", w}}, "c", store,
+                        cairn::mapping().set("w", stored("x", {.type = dtype::float32})));
+        });
+    };
+    auto const whole = cairn::box({0, 0}, {8, 4});
+    auto const has = [](const std::string& text, const char* part) {
+        BOOST_TEST(text.find("'w'") != std::string::npos, text);
+        BOOST_TEST(text.find(part) != std::string::npos, text);
+    };
+    has(text_of(whole, view(memory, {4, 4}), dtype::float32), "memory of [8, 4]");
+    has(text_of(whole, tensor_view(dtype::bfloat16, {8, 4}, nullptr), dtype::bfloat16),
+        "a null pointer");
+    has(text_of(whole, tensor_view(dtype::int32, {8, 4}, memory.data()), dtype::float32),
+        "float32 in every shard");
+    has(text_of(cairn::box({4, 0}, {8, 4}), view(memory, {8, 4}), dtype::float32),
+        "a shard within [8, 4]");
+}
+
 BOOST_AUTO_TEST_CASE(tensors_on_devices_are_loaded_and_saved) {
     cairn::mapping how;
     how.set("qk", pad(concat(0, {stored("q", {.shape = {3, -1}}), stored("k", {.shape = {2, -1}})}),
@@ -132,6 +157,55 @@ BOOST_AUTO_TEST_CASE(tensors_on_devices_are_loaded_and_saved) {
         gpu.synchronize();
         support::check_clean(gpu);
     }
+}
+
+BOOST_AUTO_TEST_CASE(steps_that_become_one_are_compared_wherever_they_are) {
+    cairn::mapping how;
+    how.set("gate", part(stored("gu"), 0, 0, 2))
+        .set("up", part(stored("gu"), 0, 1, 2))
+        .follow("{param...}/{slot}", "{param...}/{slot}");
+    auto w = numbers(4);
+    auto const save = [&](const tensor_view& one, const tensor_view& other, auto&&... space) {
+        cairn::state_dict const state{{"gate", view(w, {2, 2})},
+                                      {"up", view(w, {2, 2})},
+                                      {"gate/step", one},
+                                      {"up/step", other}};
+        return support::error_of([&] {
+            cairn::memory_store store;
+            cairn::save(state, "c", store, how, space...);
+            float step = 0;
+            cairn::load(cairn::state_dict{{"gu/step", tensor_view(dtype::float32, {}, &step)}}, "c",
+                        store);
+            BOOST_TEST(step == 5);
+        });
+    };
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        support::fake_gpu gpu(seed);
+        auto* const user = gpu.new_stream();
+        support::fake_cuda_memory space(user);
+        support::device_tensor five(gpu, 0, {}), again(gpu, 0, {}), seven(gpu, 0, {});
+        five.produce(user, 5);
+        again.produce(user, 5);
+        seven.produce(user, 7);
+        BOOST_TEST(save(five.view, again.view, space) == "");
+        for (auto const& text :
+             {save(five.view, seven.view, space), save(seven.view, five.view, space)})
+            BOOST_TEST(support::contains(text, {"'gate/step' and 'up/step'"}), text);
+        // One of them in host memory.
+        float here = 5;
+        tensor_view const on_host(dtype::float32, {}, &here);
+        BOOST_TEST(save(on_host, five.view, space) == "");
+        BOOST_TEST(save(on_host, seven.view, space) != "");
+        // Without a memory space it is refused, as without a mapping.
+        auto const refused = save(five.view, again.view);
+        BOOST_TEST(support::contains(refused, {"'gate/step'"}), refused);
+        gpu.synchronize();
+        support::check_clean(gpu);
+    }
+    std::int64_t whole = 1;
+    float half = 1.5f;
+    BOOST_TEST(save(tensor_view(dtype::int64, {}, &whole), tensor_view(dtype::float32, {}, &half))
+                   .find("'gate/step' and 'up/step'") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(what_all_ranks_want_is_read_once) {

@@ -31,6 +31,7 @@ cairn::mapping named(const std::string& name) {
         {"adjacent", map::llama(adjacent)},
         {"mixtral", map::mixtral(plain)},
         {"qwen_moe", map::qwen_moe(plain)},
+        {"adjacent_moe", map::qwen_moe(adjacent)},
         {"megatron_llama", map::megatron_llama({plain})},
         {"megatron_layers", map::megatron_llama({plain, false})},
         {"megatron_mixtral", map::megatron_mixtral({plain})},

@@ -95,6 +95,9 @@ def fused(w, grouped=False, turned=False, experts=None):
             else:
                 all = torch.cat([q, k, v])
             out[f"{at}qkv_proj.{kind}"] = all
+        for norm in ("q_norm", "k_norm"):
+            name = f"{layer}self_attn.{norm}.weight"
+            if turned and name in w: out[name] = adjacent(w[name], 1)
         mlp = layer + "mlp."
         if experts is None:
             gate, up = (out.pop(f"{mlp}{n}_proj.weight") for n in ("gate", "up"))
@@ -176,6 +179,8 @@ def main(tmp):
              lambda w: fused(w, experts=words)),
             ("qwen_moe", "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(**MOE)),
              lambda w: fused(w, experts=projections)),
+            ("adjacent_moe", "qwen3_moe", t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(**MOE)),
+             lambda w: fused(w, grouped=True, turned=True, experts=projections)),
             ("megatron_llama", "llama", t.LlamaForCausalLM(t.LlamaConfig(**SIZES)), megatron),
             ("megatron_llama", "qwen3", t.Qwen3ForCausalLM(
                 t.Qwen3Config(**SIZES, head_dim=4, tie_word_embeddings=True)), megatron),

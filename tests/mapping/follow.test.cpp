@@ -210,4 +210,47 @@ BOOST_AUTO_TEST_CASE(stored_names_without_the_prefix_are_refused) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(what_follows_a_parameter_that_is_left_out_is_left_out) {
+    mapping m;
+    m.rename("w", "net.w")
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}")
+        .others(other_names::leave_out);
+    auto const back = to_stored(m, state({{"w", {4}},
+                                          {"frozen.x", {4}},
+                                          {"optim.w.m", {4}},
+                                          {"optim.frozen.x.m", {4}},
+                                          {"optim.frozen.x.lr", {-1}}}));
+    BOOST_TEST(back.tensors.size() == 2u);
+    BOOST_TEST(back.tensors.contains("optim.net.w.m"));
+    BOOST_TEST(back.values.empty());
+    // Nor does a load of the same names want it.
+    auto const content = stored({{"net.w", {4}}, {"optim.net.w.m", {4}}});
+    map::detail::unmade_names const unmade(m, content);
+    for (auto const* name : {"frozen.x", "optim.frozen.x.m", "optim.frozen.x.lr"}) {
+        auto const found = unmade.find(name);
+        BOOST_TEST_REQUIRE(found.has_value(), name);
+        BOOST_TEST(found->of == "", name);
+    }
+    BOOST_TEST(unmade.find("optim.w.step")->of != "");
+}
+
+BOOST_AUTO_TEST_CASE(factored_state_of_parameters_that_are_not_there_is_refused) {
+    mapping m;
+    m.set("gu", map::concat(0, {map::stored("gate"), map::stored("up")}))
+        .rename("w", "net.w")
+        .follow("opt.{param...}.{slot}", "opt.{param...}.{slot}");
+    // Of a fused parameter that has 8 rows of 6.
+    auto const text = error_of(errc::shape_mismatch, [&] {
+        to_stored(m, state({{"opt.gu.col", {6}}, {"opt.gu.row", {8}}, {"opt.gu.step", {}}}));
+    });
+    BOOST_TEST(has(text, "'opt.gu.row'"), text);
+    BOOST_TEST(has(text, "[6] as 'opt.gu.col'"), text);
+    BOOST_TEST(has(text, "save 'gu' with it"), text);
+    auto const both = to_stored(m, state({{"opt.gu.m", {8, 6}}, {"opt.gu.v", {8, 6}}}));
+    BOOST_TEST((both.tensors.at("opt.up.v").shape == index_vector{4, 6}));
+    // What only has another name is not divided.
+    auto const whole = to_stored(m, state({{"opt.w.col", {6}}, {"opt.w.row", {8}}}));
+    BOOST_TEST((whole.tensors.at("opt.net.w.row").shape == index_vector{8}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -327,6 +327,52 @@ BOOST_AUTO_TEST_CASE(megatron_has_each_head_of_keys_with_its_queries) {
                 }).starts_with("another"));
 }
 
+BOOST_AUTO_TEST_CASE(norms_of_heads_are_in_the_order_of_their_rotary_pairs) {
+    map::attention_layout const turned{.heads = 4, .kv_heads = 2, .adjacent_rotary = true};
+    auto content = stored({});
+    for (std::string const layer : {"model.layers.0.", "model.layers.1."})
+        for (auto const& [name, shape] :
+             std::vector<std::pair<const char*, index_vector>>{{"self_attn.q_proj.weight", {16, 8}},
+                                                               {"self_attn.k_proj.weight", {8, 8}},
+                                                               {"self_attn.v_proj.weight", {8, 8}},
+                                                               {"self_attn.q_norm.weight", {4}},
+                                                               {"self_attn.k_norm.weight", {4}}})
+            content.entries.emplace(layer + name, tensor_metadata{dtype::float32, shape});
+    /// Where an element, or the beginning of a row, comes from, and its place there.
+    auto const from = [](const map::detail::mapped_tensor& t, index_vector at) {
+        at.resize(t.shape.size(), 0);
+        auto const one = box(std::move(at), index_vector(t.shape.size(), 1));
+        std::vector<map::detail::piece> found;
+        for (auto const& p : t.pieces) cut(p, map::detail::side::target, one, found);
+        BOOST_TEST_REQUIRE(found.size() == 1u);
+        return std::pair(found[0].from->name, found[0].source_offsets[0]);
+    };
+    /// Of the last layer, the first head of queries, and the first of keys.
+    auto const check = [&](const map::detail::mapped& made, const std::string& before,
+                           const char* fused, const char* norm, index_vector place,
+                           std::int64_t keys) {
+        place.push_back(0);
+        for (std::string const of : {"q", "k"})
+            for (std::int64_t i = 0; i < 4; ++i) {
+                place.back() = i;
+                auto const scale = from(made.tensors.at(before + of + norm), place);
+                place.back() += of == "k" ? keys : 0;
+                auto const row = from(made.tensors.at(before + fused), place);
+                auto const name = "model.layers.1.self_attn." + of;
+                BOOST_TEST(scale.first == name + "_norm.weight");
+                BOOST_TEST(row.first == name + "_proj.weight");
+                BOOST_TEST(scale.second == row.second);
+            }
+    };
+    check(to_state(map::qwen_moe(turned), content), "model.layers.1.self_attn.", "qkv_proj.weight",
+          "_norm.weight", {}, 16);
+    for (auto const* name : {"model.embed_tokens.weight", "model.norm.weight"})
+        content.entries.emplace(name, tensor_metadata{dtype::float32, {8}});
+    for (auto const& how : {map::megatron_llama({turned}), map::megatron_qwen_moe({turned})})
+        check(to_state(how, content), "decoder.layers.self_attention.", "linear_qkv.weight",
+              "_layernorm.weight", {1}, 8);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_missing_is_constant) {
     mapping m;
     m.set("b.{i}.bias", map::constant_like(map::unstack(map::stored("h.{i}.w"), 0, 1), 0.5))

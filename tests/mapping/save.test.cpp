@@ -194,4 +194,18 @@ BOOST_AUTO_TEST_CASE(names_that_pass_do_not_meet_others) {
                    "'a'"));
 }
 
+BOOST_AUTO_TEST_CASE(constants_that_are_like_others_are_not_stored) {
+    mapping m;
+    m.set("b2", map::constant_like(map::stored("b"), 0))
+        .set("wide", map::concat(0, {map::stored("w", {.shape = {2}}),
+                                     map::constant_like(map::stored("b"), 1)}));
+    // What they are like passes, is stored by a line, or is not there.
+    auto const back = to_stored(m, state({{"b", {4}}, {"b2", {4}}, {"wide", {6}}}));
+    BOOST_TEST(back.tensors.size() == 1u);
+    BOOST_TEST((back.tensors.at("w").shape == index_vector{2}));
+    BOOST_TEST(to_stored(m, state({{"b2", {4}}})).tensors.empty());
+    m.set("c", map::stored("b"));
+    BOOST_TEST(to_stored(m, state({{"c", {4}}, {"b2", {4}}})).tensors.size() == 1u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

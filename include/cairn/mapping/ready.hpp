@@ -29,7 +29,8 @@ struct attention_layout {
     /// Megatron's; otherwise all queries, all keys, all values.
     bool grouped = false;
     /// Rotary embeddings turn elements 2j and 2j + 1 of a head, as in Meta's own code; otherwise j
-    /// and j + half, as in `transformers`.
+    /// and j + half, as in `transformers`. Norms of heads (`q_norm`, `k_norm`, of the length of one
+    /// head) have the same order.
     bool adjacent_rotary = false;
 };
 

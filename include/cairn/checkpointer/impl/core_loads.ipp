@@ -127,7 +127,12 @@ CAIRN_DECL void checkpointer_core::prepare_plan() {
 }
 CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
     auto const& planner = options_.save.planner;
-    map_names(state, parts_.names, &group_->ref);
+    auto const devices = [&](const flat_state& some) {
+        std::tuple<> none;
+        return devices_of<space_holder::operation>(some, none, parts_.spaces);
+    };
+    map_names(state, parts_.names, &group_->ref,
+              {devices, deadline_after(options_.save.exchange_timeout)});
     auto const mine = ranks().attempt([&] {
         return encode_needs(state, planner, ranks().rank(), ranks().coordinator(), options_.arena,
                             parts_.directory);

@@ -75,6 +75,10 @@ inline expression qkv(const attention_layout& how, const std::string& kind, int 
     return how.grouped ? interleave(0, how.kv_heads, {q, k, v}, {queries, 1, 1})
                        : concat(0, {q, k, v}, {queries, 1, 1});
 }
+/// What scales the elements of each head before they are turned: it is in their order.
+inline expression head_norm(const attention_layout& how, const std::string& name) {
+    return how.adjacent_rotary ? adjacent(stored(name), 1, 1) : stored(name);
+}
 inline void check_heads(const attention_layout& how) {
     if (how.kv_heads <= 0 || how.heads <= 0 || how.heads % how.kv_heads != 0)
         throw error(errc::invalid_argument,
@@ -87,6 +91,9 @@ inline mapping with_attention(const attention_layout& how) {
     std::string const fused = "model.layers.{i}.self_attn.qkv_proj.";
     m.set(fused + "weight", qkv(how, "weight", 2));
     m.set_optional(fused + "bias", qkv(how, "bias", 1));
+    for (auto const* of : {"q_norm.weight", "k_norm.weight"})
+        if (auto const name = std::string("model.layers.{i}.self_attn.") + of; how.adjacent_rotary)
+            m.set_optional(name, head_norm(how, name));
     return m;
 }
 inline expression gate_up(const std::string& gate, const std::string& up) {
@@ -130,13 +137,15 @@ public:
         lines.rename("embedding.word_embeddings.weight", "model.embed_tokens.weight")
             .rename("decoder.final_layernorm.weight", "model.norm.weight")
             .set_optional("output_layer.weight", stored("lm_head.weight"));
-        std::string const of = "self_attention.", theirs = "self_attn.";
+        std::string const of = "self_attention.", theirs = "model.layers.{i}.self_attn.";
         of_layer(of + "linear_qkv.layer_norm_weight", layer("input_layernorm.weight"));
         of_layer(of + "linear_qkv.weight", qkv(how_.attention, "weight", 2));
         of_layer(of + "linear_qkv.bias", qkv(how_.attention, "bias", 1), true);
-        of_layer(of + "q_layernorm.weight", layer(theirs + "q_norm.weight"), true);
-        of_layer(of + "k_layernorm.weight", layer(theirs + "k_norm.weight"), true);
-        of_layer(of + "linear_proj.weight", layer(theirs + "o_proj.weight"));
+        of_layer(of + "q_layernorm.weight", head_norm(how_.attention, theirs + "q_norm.weight"),
+                 true);
+        of_layer(of + "k_layernorm.weight", head_norm(how_.attention, theirs + "k_norm.weight"),
+                 true);
+        of_layer(of + "linear_proj.weight", stored(theirs + "o_proj.weight"));
     }
     static expression layer(const std::string& name) { return stored("model.layers.{i}." + name); }
     void of_layer(const std::string& name, expression e, bool optional = false) {

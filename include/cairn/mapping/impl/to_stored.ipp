@@ -121,6 +121,8 @@ private:
     }
 
     void add_claim(claim c) {
+        // All of it is constant: nothing is stored, and what it is like need not be there.
+        if (c.made_of.node().is_a(operation::constant_like)) return;
         shapes_.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         claims_.push_back(std::move(c));
     }
@@ -185,12 +187,14 @@ private:
                       const follower_patterns& f, const std::string& param, const captures& slot) {
         auto by = lines_.find(param);
         auto const e = by ? mapping_.lines()[by->line].made_of : stored_as_it_is(param);
-        if (e.node().is_a(operation::leave_out)) return;
+        bool const left_out = !by && mapping_.others() == other_names::leave_out;
+        if (left_out || e.node().is_a(operation::leave_out)) return;
         auto bound = by ? std::move(by->bound) : captures();
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
         if (type && (known ? p->second->shape == type->shape : type->shape.product() != 1)) {
             auto followed = following(e, f, slot);
+            if (!known) check_unknown(name, *type, param, e);
             claim c{name, *type, std::move(followed), std::move(bound)};
             if (e.node().is_a(operation::tie)) return ties_.push_back(std::move(c));
             return add_claim(std::move(c));
@@ -210,6 +214,23 @@ private:
                              .found = "'" + param + "', which is stored as '" + leaf + "'"});
             add_copy(name, type, f.stored_beside(*stored_as, slot));
         }
+    }
+
+    /// State of a parameter that is not there is divided as it only if it may have its shape:
+    /// what has several shapes is factored, or has tables of its own.
+    void check_unknown(const std::string& name, const tensor_type& type, const std::string& param,
+                       const expression& e) {
+        if (e.node().is_a(operation::stored)) return;  // not divided
+        auto const [first, is_new] = shape_of_.try_emplace(param, name, type.shape);
+        auto const& [other, shape] = first->second;
+        if (shape != type.shape)
+            throw error(
+                errc::shape_mismatch,
+                {.fqn = name,
+                 .expected = to_string(shape) + " as '" + other + "', since '" + param +
+                             "' is not saved, which tells its shape",
+                 .found = to_string(type.shape),
+                 .remedy = "Set an expression for this name, or save '" + param + "' with it."});
     }
 
     /// The stored names of a parameter.
@@ -248,7 +269,11 @@ private:
     }
 
     void invert(claim& c, const sources& stored) {
-        evaluation evaluate(stored, c.name);
+        bool like_others = false;
+        for_each_node(c.made_of, [&](const node& n) {
+            like_others = like_others || n.is_a(operation::constant_like);
+        });
+        evaluation evaluate(like_others ? with_passing(stored) : stored, c.name);
         std::vector<std::pair<piece, double>> dropped;
         evaluate.dropped = [&](std::vector<piece> around, double value) {
             for (auto& p : around) dropped.emplace_back(std::move(p), value);
@@ -270,6 +295,16 @@ private:
             auto q = inverted(p, from);
             add_fill(*p.from, constant_of(std::move(q), value), c);
         }
+    }
+
+    /// Constants may be like what is stored under its own name too.
+    const sources& with_passing(const sources& stored) {
+        if (with_passing_) return *with_passing_;
+        auto& all = with_passing_.emplace(stored);
+        for (auto const& [name, type] : state_)
+            if (type && passes(name) && stored.find(name) == stored.end())
+                all.add({name, type->type, type->shape});
+        return all;
     }
 
     static piece constant_of(piece p, double value) {
@@ -426,10 +461,13 @@ private:
     lines lines_;
     sources like_;
     stored_shapes shapes_;
+    std::optional<sources> with_passing_{};
     std::vector<claim> claims_{}, ties_{}, tied_{};
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
+    /// By parameters that are not in the state: the first name that follows, and its shape.
+    std::map<std::string, std::pair<std::string, index_vector>> shape_of_{};
     mapped made_{};
 };
 

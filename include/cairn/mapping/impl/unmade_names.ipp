@@ -64,7 +64,7 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
         auto const param = f.prefix.before(*c.find(parameter));
         auto const by = lines_->find(param);
         auto const e = by ? made_of_[by->line] : stored_as_it_is(param);
-        if (is_left_out(e)) return unmade_name();
+        if (is_left_out(e) || (!by && leaves_out_others_)) return unmade_name();
         auto const slot = *c.only(f.slot);
         if (!by && f.stored.fill(c) == name) return std::nullopt;
         return described(following(e, f, slot), by ? by->bound : captures(), stored_, names_);

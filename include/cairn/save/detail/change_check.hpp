@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,8 +51,6 @@ private:
         return {v.device.kind, v.device.index, v.data, v.type, v.shape, v.strides};
     }
     std::uint64_t hash_of(const const_tensor_view& v, const std::string& fqn);
-    std::uint64_t hash_on(state_device& d, const const_tensor_view& v);
-    void wait_for(const state_device& d, const std::function<bool()>& over);
 
     std::shared_ptr<state_devices> devices_;
     patient_deadline until_;

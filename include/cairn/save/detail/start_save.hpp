@@ -103,7 +103,11 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
             add_default_store(erased);
             erased.stager = pointer_to<erased_stager>(held->stager);
             if (more.names) erased.names = more.names;
-            map_names(*flat, erased.names, erased.ranks);
+            // They are compared before this returns: the caller's memory spaces do.
+            auto const of_numbers = [&](const flat_state& some) {
+                return devices_of<space_holder::caller>(some, held->given.parts(), more.spaces);
+            };
+            map_names(*flat, erased.names, erased.ranks, {of_numbers, deadline_after(timeout)});
             erased.devices = devices_of<space_holder::operation>(flat->leaves(),
                                                                  held->given.parts(), more.spaces);
             erased.sinks.insert(erased.sinks.end(), more.sinks.begin(), more.sinks.end());

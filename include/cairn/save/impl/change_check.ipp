@@ -5,14 +5,10 @@
 #include <cairn/save/detail/change_check.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/memory/arena.hpp>
-#include <cairn/memory/detail/device_copy.hpp>
 #include <cairn/planner/detail/save_side.hpp>
+#include <cairn/save/detail/host_copy_of.hpp>
 #include <cairn/save/detail/replica_hash.hpp>
-#include <cairn/verb/detail/polling.hpp>
 
-#include <chrono>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -74,26 +70,12 @@ CAIRN_DECL void change_check::finish() const {
 }
 
 CAIRN_DECL std::uint64_t change_check::hash_of(const const_tensor_view& v, const std::string& fqn) {
+    auto const hash = [](const const_tensor_view& all) {
+        return hash_replica(all, replica_sample::all());
+    };
     auto* const d = devices_->of(v, fqn);
-    if (d == nullptr) return hash_replica(v, replica_sample::all());
-    return d->naming(fqn, [&] { return hash_on(*d, v); });
-}
-CAIRN_DECL std::uint64_t change_check::hash_on(state_device& d, const const_tensor_view& v) {
-    wait_for(d, [&] { return d.queue.reached(d.fenced); });
-    staging_arena once({.persist = false, .slab_bytes = v.bytes()});
-    staging_block memory(erased_lease(once.take(v.bytes())));  // outlives it
-    tensor_view const to(v.type, v.shape, memory.bytes().data());
-    memory.copy(d.queue, [&] { enqueue_copy(d.queue, v, to); });
-    wait_for(d, [&] { return memory.idle(); });
-    return hash_replica(to, replica_sample::all());
-}
-CAIRN_DECL void change_check::wait_for(const state_device& d, const std::function<bool()>& over) {
-    while (!over()) {
-        if (until_.has_passed())
-            throw error(errc::timed_out,
-                        late_copies("copies from " + to_string(d.queue.device()), d.fqn));
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
+    if (d == nullptr) return hash(v);
+    return d->naming(fqn, [&] { return with_host_copy_of(v, *d, until_, hash); });
 }
 
 }  // namespace cairn::detail

@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_IMPL_MAPPED_STATE_IPP
 #define CAIRN_SAVE_IMPL_MAPPED_STATE_IPP
 
+#include <cairn/comm/detail/patient_deadline.hpp>
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/mapped.hpp>
 #include <cairn/mapping/detail/piece.hpp>
@@ -9,12 +10,14 @@
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/detail/path_like.hpp>
 #include <cairn/planner/detail/save_side.hpp>
+#include <cairn/save/detail/host_copy_of.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/detail/meeting_boxes.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
+#include <cairn/verb/detail/state_devices.hpp>
 
 #include <boost/container/small_vector.hpp>
 
@@ -37,14 +40,18 @@ namespace cairn::detail {
 /// A state, and the tensors that a save makes of it.
 class state_mapper {
 public:
-    state_mapper(const flat_state& state, const mapping& how, const erased_communicator* ranks)
-        : rank_(ranks == nullptr ? 0 : ranks->rank()) {
+    state_mapper(const flat_state& state, const mapping& how, const erased_communicator* ranks,
+                 device_numbers numbers)
+        : rank_(ranks == nullptr ? 0 : ranks->rank()), numbers_(std::move(numbers)),
+          until_(numbers_.until) {
         leaves_.reserve(state.size());
         for (auto const& leaf : state) {
             auto const one = types_.emplace_hint(types_.end(), name_of_leaf(leaf), std::nullopt);
             leaves_.emplace(one->first, &leaf);
-            if (auto const* t = leaf.tensor())
-                one->second = map::detail::tensor_type{t->type, t->global_shape};
+            auto const* const t = leaf.tensor();
+            if (t == nullptr) continue;
+            check_leaf(leaf, *t);  // what is made of it has consistent views of any memory
+            one->second = map::detail::tensor_type{t->type, t->global_shape};
         }
         // Other ranks may have other names, and the plan for all shows what none has.
         made_ = to_stored(how, types_, nullptr, ranks == nullptr || ranks->size() == 1);
@@ -207,23 +214,56 @@ private:
         return to;
     }
 
+    /// A number of the state, and its dtype.
+    struct number {
+        dtype type = dtype::u8;
+        std::array<std::byte, 16> bytes{};
+
+        explicit number(dtype t) : type(t) {}
+        explicit number(const const_tensor_view& v) : number(v.type) {
+            convert_elements({v.type, {}, v.data}, view());
+        }
+        tensor_view view() { return {type, {}, bytes.data()}; }
+        bool is(number other) const {
+            number converted(type);
+            convert_elements(other.view(), converted.view());
+            return converted.bytes == bytes;
+        }
+    };
+
     /// A number of the state is stored once for several names: they must have the same.
     void check_equal(const std::string& fqn, const map::detail::mapped_tensor& made,
-                     const std::string& other) const {
+                     const std::string& other) {
         auto const& first = made.pieces.front().from->name;
-        auto const a = number(first, made.type), b = number(other, made.type);
-        if (a.first && b.first && a.second != b.second) refuse(fqn, first, other);
+        auto const a = number_of(first), b = number_of(other);
+        // Of another dtype, each must be the other: a conversion may round.
+        if (a && b && !(a->is(*b) && b->is(*a))) refuse(fqn, first, other);
     }
-    /// @return Whether this rank has it in host memory, and the number.
-    std::pair<bool, std::array<std::byte, 16>> number(const std::string& name, dtype type) const {
-        std::pair<bool, std::array<std::byte, 16>> n{};
+    /// @return Nothing if this rank does not have it.
+    std::optional<number> number_of(const std::string& name) {
         auto const* t = leaves_.at(name)->tensor();
-        if (t == nullptr || t->shards.empty()) return n;
-        auto const& v = t->shards.front().view;
-        if (!is_host(v.device.kind) || v.elements() != 1) return n;
-        convert_elements({v.type, {}, v.data}, {type, {}, n.second.data()});
-        n.first = true;
-        return n;
+        if (t == nullptr || t->shards.empty()) return std::nullopt;
+        const_tensor_view const v = t->shards.front().view;
+        if (v.elements() != 1) return std::nullopt;
+        if (is_host(v.device.kind)) return number(v);
+        if (!devices_) devices_ = devices_of_numbers();
+        auto* const d = devices_->of(v, name);
+        return d->naming(name, [&] {
+            return with_host_copy_of(v, *d, until_,
+                                     [](const const_tensor_view& here) { return number(here); });
+        });
+    }
+    /// The devices of all numbers that are compared.
+    std::shared_ptr<state_devices> devices_of_numbers() const {
+        flat_state compared;
+        for (auto const& [fqn, t] : made_.tensors) {
+            if (t.equals.empty()) continue;
+            compared.push_back(*leaves_.at(t.pieces.front().from->name));
+            for (auto const& other : t.equals) compared.push_back(*leaves_.at(other));
+        }
+        auto devices = numbers_.devices ? numbers_.devices(compared) : no_memory_spaces(compared);
+        devices->check(false);
+        return devices;
     }
     value_leaf value_of(const std::string& fqn, const map::detail::mapped_value& made) const {
         value_leaf v;
@@ -244,6 +284,9 @@ private:
     }
 
     int rank_;
+    device_numbers numbers_;
+    patient_deadline until_;
+    std::shared_ptr<state_devices> devices_{};  ///< Of numbers, once there are some to compare.
     map::detail::state_types types_{};
     std::unordered_map<std::string_view, const flat_leaf*> leaves_{};  ///< By names in `types_`.
     map::detail::mapped made_{};
@@ -251,8 +294,8 @@ private:
 };
 
 CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
-                                   const erased_communicator* ranks) {
-    state_mapper mapper(state, how, ranks);
+                                   const erased_communicator* ranks, device_numbers numbers) {
+    state_mapper mapper(state, how, ranks, std::move(numbers));
     flat_state all;
     all.whole = state.whole;
     for (auto const& leaf : state)
@@ -262,10 +305,10 @@ CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
 }
 
 CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
-                          const erased_communicator* ranks) {
+                          const erased_communicator* ranks, device_numbers numbers) {
     if (!how || flat.refused || flat.leaves().empty()) return;
     try {
-        flat.flat->leaves = mapped_state(flat.leaves(), *how, ranks);
+        flat.flat->leaves = mapped_state(flat.leaves(), *how, ranks, std::move(numbers));
     } catch (...) {
         flat.refused = std::current_exception();
     }
