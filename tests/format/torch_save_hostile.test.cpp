@@ -339,7 +339,8 @@ BOOST_AUTO_TEST_CASE(a_directory_is_read_up_to_the_length_that_is_written) {
         cairn::detail::wire_writer w;
         std::vector<zip::record> all(records, {"f/" + std::string(name, 'x')});
         for (std::size_t i = 0; i < all.size(); ++i) {
-            std::snprintf(all[i].name.data() + 2, 7, "%06zu", i);
+            auto const number = std::to_string(1'000'000 + i);
+            all[i].name.replace(2, number.size(), number);
             all[i].header = w.size();
             zip::local_header(w, all[i], 1);
         }
