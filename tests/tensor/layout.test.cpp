@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cairn/tensor/detail/paired_nest.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include "oracle.hpp"
@@ -7,6 +8,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <random>
 #include <set>
@@ -147,18 +149,24 @@ BOOST_AUTO_TEST_CASE(transposes_of_any_element_cross_the_edges_of_tiles) {
         }
 }
 
-/// Such rows are written past the caches, whole lines at a time.
+/// Such rows are written past the caches, whole lines at a time; so are parts of as much.
 BOOST_AUTO_TEST_CASE(rows_far_apart_are_written_up_to_their_ends) {
     std::mt19937 random(11);
-    constexpr std::int64_t rows = 67, columns = 301;
-    for (bool const transposed : {false, true})
+    constexpr std::int64_t rows = 67, columns = 301, most = std::int64_t{1} << 20;
+    for (auto const& [transposed, gap] : {std::pair<bool, std::int64_t>{false, most},
+                                          {true, most},
+                                          {false, 3},
+                                          {true, 3},
+                                          {false, 0}})
         for (auto const type :
              {dtype::u8, dtype::bf16, dtype::i32, dtype::i64, dtype::complex128}) {
             auto const size = size_of(type);
-            auto const pitch = (std::int64_t{1} << 20) / static_cast<std::int64_t>(size) / 64 + 3;
+            auto const pitch =
+                gap == most ? most / static_cast<std::int64_t>(size) / 64 + 3 : columns + gap;
             std::vector<std::byte> from(rows * columns * size + 1);
             for (auto& b : from) b = static_cast<std::byte>(random());
-            std::vector<std::byte> to(static_cast<std::size_t>(rows * pitch) * size, std::byte{90});
+            std::vector<std::byte> to(static_cast<std::size_t>(rows * pitch) * size + 3,
+                                      std::byte{90});
             auto want = to;
             auto const strides = transposed ? index_vector{1, rows} : index_vector{columns, 1};
             for (std::int64_t r = 0; r < rows; ++r)
@@ -168,9 +176,11 @@ BOOST_AUTO_TEST_CASE(rows_far_apart_are_written_up_to_their_ends) {
                                 &want[3 + static_cast<std::size_t>(r * pitch + c) * size]);
                 }
             index_vector const shape{rows, columns};
-            copy_elements({type, shape, strides, &from[1]},
-                          {type, shape, index_vector{pitch, 1}, &to[3]});
-            BOOST_TEST((to == want), name_of(type) << (transposed ? ", transposed" : ""));
+            detail::copy_part({type, shape, strides, &from[1]},
+                              {type, shape, index_vector{pitch, 1}, &to[3]},
+                              gap == most ? 0 : static_cast<std::uint64_t>(most));
+            BOOST_TEST((to == want), name_of(type)
+                                         << (transposed ? ", transposed" : "") << ", gap " << gap);
         }
 }
 

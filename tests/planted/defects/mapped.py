@@ -49,7 +49,7 @@ DEFECTS = [
     Defect("scattered-from-anywhere", "storage/detail/read_payload.hpp",
            "memory_for(scratch_, std::min(piece_, length_), at_ + at)",
            "memory_for(scratch_, std::min(piece_, length_), PLANTED ? 16 : at_ + at)",
-           by="storage:read_payload", wrong="a load of columns is a tenth slower"),
+           by="storage:read_payload", wrong="a load of columns takes a twentieth longer"),
     Defect("finer-as-those-before", "storage/impl/chunk_reader.ipp",
            "if (!is_same || in != before_in) {", "if (!is_same || (in != before_in && !PLANTED)) {",
            by=BY, wrong="two tensors that are interleaved in one get the same rows"),

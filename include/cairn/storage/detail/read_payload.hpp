@@ -11,6 +11,7 @@
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/detail/paired_nest.hpp>
 #include <cairn/tensor/flat_range.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
@@ -375,8 +376,12 @@ private:
                 for (auto const& part : c.parts) {
                     auto const common = intersect(run, part.from);
                     if (common.empty()) continue;
-                    convert_elements(subview(from, relative_to(common, run)),
-                                     subview(part.to, relative_to(common, part.from)));
+                    auto const piece = subview(from, relative_to(common, run));
+                    auto const to = subview(part.to, relative_to(common, part.from));
+                    if (to.type == piece.type)
+                        copy_part(piece, to, wanted_bytes_);
+                    else
+                        convert_elements(piece, to);
                 }
             }
         }

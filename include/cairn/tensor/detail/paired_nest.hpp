@@ -81,8 +81,15 @@ CAIRN_DECL void check_host_memory(const const_tensor_view& from, const tensor_vi
 /// @pre The nest is used only if `!to.empty()`.
 CAIRN_DECL paired_nest make_nest(const const_tensor_view& from, const tensor_view& to);
 
-/// Copies every element of a nest, whose memories the CPU can access.
-CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size);
+/// Copies every element of a nest, whose memories the CPU can access: past its caches where these
+/// would not keep what is written.
+/// @param of_bytes  How much is written by all copies that this one is a part of. 0: this is all.
+CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size,
+                          std::uint64_t of_bytes = 0);
+
+/// As @ref copy_elements, of a part of so many bytes that are written in turn.
+CAIRN_DECL void copy_part(const const_tensor_view& from, const tensor_view& to,
+                          std::uint64_t of_bytes);
 
 }  // namespace cairn::detail
 

@@ -7,6 +7,7 @@
 #include <cairn/tensor/detail/paired_nest.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string>
 
@@ -72,17 +73,22 @@ CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,
     return at;
 }
 
+CAIRN_DECL void copy_part(const const_tensor_view& from, const tensor_view& to,
+                          std::uint64_t of_bytes) {
+    if (from.type != to.type)
+        throw error(errc::dtype_mismatch, {.expected = std::string(name_of(to.type)),
+                                           .found = std::string(name_of(from.type))});
+    check_host_memory(from, to);
+    const paired_nest nest = make_nest(from, to);
+    if (!to.empty()) copy_nest(nest, size_of(to.type), of_bytes);
+}
+
 }  // namespace cairn::detail
 
 namespace cairn {
 
 CAIRN_DECL void copy_elements(const const_tensor_view& from, const tensor_view& to) {
-    if (from.type != to.type)
-        throw error(errc::dtype_mismatch, {.expected = std::string(name_of(to.type)),
-                                           .found = std::string(name_of(from.type))});
-    detail::check_host_memory(from, to);
-    const detail::paired_nest nest = detail::make_nest(from, to);
-    if (!to.empty()) detail::copy_nest(nest, size_of(to.type));
+    detail::copy_part(from, to, 0);
 }
 
 }  // namespace cairn

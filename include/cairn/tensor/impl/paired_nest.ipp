@@ -206,16 +206,19 @@ void copy_tiled(const std::byte* from, std::byte* to, const paired_loop& outer,
 
 /// Whether the caches of a core would not keep what is written first, and rows are whole cache
 /// lines for the most part.
-inline bool streams_rows(const paired_nest& n, std::int64_t row_bytes) {
-    return n.loops.size() > 1 && row_bytes >= 128 &&
-           n.loops.front().count * n.loops.front().to >= std::int64_t{1} << 20;
+/// @param of_bytes  What is written beside it, with it.
+inline bool streams_rows(const paired_nest& n, std::int64_t row_bytes, std::uint64_t of_bytes) {
+    constexpr std::int64_t most = std::int64_t{1} << 20;
+    if (row_bytes < 128) return false;
+    return of_bytes >= static_cast<std::uint64_t>(most) ||
+           (n.loops.size() > 1 && n.loops.front().count * n.loops.front().to >= most);
 }
 
 template <std::size_t Size>
-void copy_nest_of(paired_nest n) {
+void copy_nest_of(paired_nest n, std::uint64_t of_bytes) {
     constexpr auto size = static_cast<std::int64_t>(Size);
     const paired_loop inner = n.loops.back();
-    const bool streams = streams_rows(n, inner.count * size);
+    const bool streams = streams_rows(n, inner.count * size, of_bytes);
     if (inner.from == size && inner.to == size) {
         n.for_each_row([&](const std::byte* f, std::byte* t, const paired_loop& l) {
             auto const bytes = static_cast<std::size_t>(l.count) * Size;
@@ -249,13 +252,13 @@ void copy_nest_of(paired_nest n) {
     if (streams) finish_streaming();
 }
 
-CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size) {
+CAIRN_DECL void copy_nest(const paired_nest& n, std::size_t element_size, std::uint64_t of_bytes) {
     switch (element_size) {
-        case 1: return copy_nest_of<1>(n);
-        case 2: return copy_nest_of<2>(n);
-        case 4: return copy_nest_of<4>(n);
-        case 8: return copy_nest_of<8>(n);
-        default: return copy_nest_of<16>(n);
+        case 1: return copy_nest_of<1>(n, of_bytes);
+        case 2: return copy_nest_of<2>(n, of_bytes);
+        case 4: return copy_nest_of<4>(n, of_bytes);
+        case 8: return copy_nest_of<8>(n, of_bytes);
+        default: return copy_nest_of<16>(n, of_bytes);
     }
 }
 
