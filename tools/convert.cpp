@@ -43,7 +43,7 @@ cairn::convert_options options_of(const conversion& c) {
                                {.expected = "--dtype: a floating-point dtype, as bfloat16",
                                 .found = "'" + c.dtype + "'"});
     }
-    if (c.dequantise) {
+    if (c.dequantise || (!c.map.empty() && read_mapping(c.map).dequantises())) {
         o.dequantise = cairn::dequantise_options{};
         if (!c.block.empty()) o.dequantise->block = c.block;
     }
@@ -200,10 +200,14 @@ int convert(const conversion& c) {
     auto const options = options_of(c);
     auto const m = source_of(c, options);
     if (c.dry_run) {
-        describe(c.map.empty() ? m : mapped(m, c.map, c.map_back), options);
+        auto const how = c.map.empty() ? cairn::mapping() : read_mapping(c.map);
+        describe(c.map.empty() ? m
+                 : c.map_back  ? cairn::mapped_back(m, how)
+                               : cairn::mapped(m, how),
+                 options);
         return fine;
     }
-    beside others(c.from, m, c.dequantise);
+    beside others(c.from, m, options.dequantise.has_value());
     auto const to = target_of(c);
     auto const found =
         to == target::dcp ? to_dcp(c, options, others)

@@ -21,7 +21,7 @@ int ls(const std::string& checkpoint, bool as_json, const std::string& map) {
     if (may_be_many && store_of(checkpoint).at(checkpoint).tag(".metadata").text.empty())
         if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
             return code;
-    auto const m = map.empty() ? read_metadata(checkpoint) : mapped(read_metadata(checkpoint), map);
+    auto const m = map.empty() ? read_metadata(checkpoint) : mapped_of(checkpoint, map);
     bool first = true;
     if (as_json) std::cout << "[";
     for (auto const& [fqn, entry] : m.entries) {

@@ -14,7 +14,7 @@ using cairn::terminal_text;
 
 int map(const std::string& file, const std::string& checkpoint) {
     auto const how = read_mapping(file);
-    auto const r = cairn::check(how, read_metadata(checkpoint));
+    auto const r = cairn::check(how, metadata_for(how, checkpoint));
     auto const pattern = [&](std::size_t line) {
         return "'" + terminal_text(how.lines()[line].name) + "'";
     };

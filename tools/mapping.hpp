@@ -2,16 +2,17 @@
 #ifndef CAIRN_TOOLS_MAPPING_HPP
 #define CAIRN_TOOLS_MAPPING_HPP
 
+#include "checkpoint.hpp"
 #include "place.hpp"
 
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/mapping/text.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/mapped.hpp>
 
 #include <string>
-#include <utility>
 
 namespace tool {
 
@@ -23,10 +24,17 @@ inline cairn::mapping read_mapping(const std::string& file) {
     return cairn::parse_mapping(
         std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), file);
 }
+/// Reads the metadata of a checkpoint, as a mapping takes it.
+inline cairn::metadata metadata_for(const cairn::mapping& how, const std::string& checkpoint) {
+    if (!how.dequantises()) return read_metadata(checkpoint);
+    cairn::dequantising_reader reader(store_of(checkpoint));
+    reader.reset(checkpoint);
+    return reader.read_metadata();
+}
 /// Returns what a mapping shows of a checkpoint.
-inline cairn::metadata mapped(cairn::metadata m, const std::string& file, bool back = false) {
+inline cairn::metadata mapped_of(const std::string& checkpoint, const std::string& file) {
     auto const how = read_mapping(file);
-    return back ? cairn::mapped_back(std::move(m), how) : cairn::mapped(std::move(m), how);
+    return cairn::mapped(metadata_for(how, checkpoint), how);
 }
 
 }  // namespace tool

@@ -206,4 +206,9 @@ DEFECTS = [
            "return name_pattern(all.substr(text_.size()));",
            "return PLANTED ? name : name_pattern(all.substr(text_.size()));",
            by="mapping:mapped_optimizers", wrong="optimizer state is looked for below the model"),
+    Defect("codes-taken-for-weights", "mapping/impl/evaluation.ipp",
+           "case operation::dequantise: check_dequantised(e, t.type); break;",
+           "case operation::dequantise: if (!PLANTED) check_dequantised(e, t.type); break;",
+           by="integration:mapped_parts",
+           wrong="codes are loaded as weights, without their scales"),
 ]

@@ -9,6 +9,7 @@
 #include <cairn/comm/solo.hpp>
 #include <cairn/load/detail/run_load.hpp>
 #include <cairn/mapping/mapping.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/mapped.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
@@ -26,7 +27,14 @@ CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata
                                                 std::shared_ptr<const mapping> names)
     : id_(std::move(id)), content_(&content), store_(std::move(store)), spaces_(std::move(spaces)),
       names_(std::move(names)) {
-    if (names_) mapped_ = mapped(content, *names_);
+    if (!names_) return;
+    if (!names_->dequantises()) {
+        mapped_ = mapped(content, *names_);
+        return;
+    }
+    dequantising_reader reader(*store_);
+    reader.reset(id_);
+    mapped_ = mapped(reader.read_metadata(), *names_);
 }
 
 CAIRN_DECL void stored_checkpoint::read(state_dict what) const {

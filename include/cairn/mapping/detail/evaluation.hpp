@@ -74,6 +74,8 @@ private:
     /// @throws error if no tensor has the shape with a longer dimension
     CAIRN_DECL void check_longer(const expression& e, index_vector shape, std::size_t dim,
                                  std::int64_t more) const;
+    /// @throws error errc::dtype_mismatch for what no reader has dequantised
+    CAIRN_DECL void check_dequantised(const expression& e, dtype type) const;
     CAIRN_DECL void take_slice(const expression& e, const captures& bound, pieced_tensor& t) const;
     CAIRN_DECL void split(const expression& e, pieced_tensor& t) const;
     CAIRN_DECL void merge(const expression& e, pieced_tensor& t) const;

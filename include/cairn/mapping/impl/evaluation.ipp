@@ -217,9 +217,18 @@ CAIRN_DECL pieced_tensor evaluation::changed(const expression& e, captures& boun
             t = pieced_tensor::equal_elements(*n.value, t.shape, t.type);
             used_.resize(used);
             break;
+        case operation::dequantise: check_dequantised(e, t.type); break;
         default: break;  // the elements as they are
     }
     return t;
+}
+
+CAIRN_DECL void evaluation::check_dequantised(const expression& e, dtype type) const {
+    if (size_of(type) > 1 || type == dtype::boolean) return;
+    about_.fail(errc::dtype_mismatch, e, "a tensor that the reader has dequantised",
+                std::string(name_of(type)),
+                "Load with a dequantising_reader, and leave dequantise out for what is not "
+                "quantised.");
 }
 
 CAIRN_DECL void evaluation::take_slice(const expression& e, const captures& bound,
