@@ -177,7 +177,7 @@ DEFECTS = [
            "PLANTED || ranks == nullptr || ranks->size() == 1)",
            by=PARTS, wrong="ranks that have different parts of a stored tensor cannot save it"),
     Defect("stored-checkpoints-unmapped", "checkpointer/impl/stored_checkpoint.ipp",
-           "if (names_) mapped_", "if (names_ && !PLANTED) mapped_",
+           "if (!names_) return;", "if (!names_ || PLANTED) return;",
            by=PARTS, wrong="a function that makes a state sees other names than the load"),
     Defect("paths-are-flat", "metadata/impl/path_like.ipp",
            "for (; begin + 1 < end && name.starts_with",
