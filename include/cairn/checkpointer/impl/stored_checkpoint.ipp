@@ -32,7 +32,7 @@ CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata
         mapped_ = mapped(content, *names_);
         return;
     }
-    dequantising_reader reader(*store_);
+    dequantising_reader reader(store_);
     reader.reset(id_);
     mapped_ = mapped(reader.read_metadata(), *names_);
 }
