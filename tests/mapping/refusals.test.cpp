@@ -257,6 +257,24 @@ BOOST_AUTO_TEST_CASE(constants_are_numbers_of_their_dtype) {
     BOOST_TEST(has(dropped, "of x has"), dropped);
 }
 
+/// A tensor without elements may be as long as its header says.
+BOOST_AUTO_TEST_CASE(a_tensor_has_no_more_names_than_there_is_memory_for) {
+    constexpr std::int64_t many = std::int64_t{1} << 40;
+    auto const w = map::stored("experts.w");
+    auto const apart = mapping().set("e.{e}.w", map::unstack(w, "{e}"));
+    BOOST_TEST(has(error_of(errc::unsupported,
+                            [&] {
+                                to_state(apart, stored({{"experts.w", {many, 0}}}));
+                            }),
+                   "1099511627776"));
+    auto const together = mapping().set("experts.w", map::stack("e", map::stored("e.{e}.w")));
+    BOOST_TEST(has(error_of(errc::unsupported,
+                            [&] {
+                                to_stored(together, state({{"experts.w", {many, 0}}}));
+                            }),
+                   "1099511627776"));
+}
+
 BOOST_AUTO_TEST_CASE(tied_names_have_one_shape) {
     auto const m = mapping().set("head", map::tie(map::stored("embed"))).rename("wte", "embed");
     auto const text = error_of(errc::shape_mismatch, [&] {

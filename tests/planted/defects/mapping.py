@@ -211,4 +211,9 @@ DEFECTS = [
            "case operation::dequantise: if (!PLANTED) check_dequantised(e, t.type); break;",
            by="integration:mapped_parts",
            wrong="codes are loaded as weights, without their scales"),
+    Defect("names-without-end", "mapping/impl/to_state.ipp",
+           "if (shape[d] > std::int64_t{most_operations})",
+           "if (shape[d] > std::int64_t{most_operations} && !PLANTED)",
+           by="mapping:mapping_refusals",
+           wrong="an empty tensor of a hostile file takes all memory"),
 ]

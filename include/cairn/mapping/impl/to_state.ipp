@@ -116,7 +116,13 @@ private:
                 auto const& n = e.node();
                 if (!n.is_a(operation::unstack) || !n.name.has(capture)) return;
                 auto const shape = shape_of(n.of(), bound, mapping_.lines()[i].name);
-                auto const d = complaint{mapping_.lines()[i].name}.dim(e, n.dim, shape.size());
+                complaint const about{mapping_.lines()[i].name};
+                auto const d = about.dim(e, n.dim, shape.size());
+                // Without elements, a file of any size may have any length.
+                if (shape[d] > std::int64_t{most_operations})
+                    about.fail(errc::unsupported, e,
+                               "at most " + std::to_string(most_operations) + " names",
+                               std::to_string(shape[d]));
                 for (std::int64_t index = 0; index < shape[d]; ++index) {
                     auto more = bound;
                     more.bind(capture, std::to_string(index));
