@@ -221,8 +221,8 @@ private:
     void check_unknown(const std::string& name, const tensor_type& type, const std::string& param,
                        const expression& e) {
         if (e.node().is_a(operation::stored)) return;  // not divided
-        auto const [first, is_new] = shape_of_.try_emplace(param, name, type.shape);
-        auto const& [other, shape] = first->second;
+        auto const& other = follows_unknown_.try_emplace(param, name).first->second;
+        auto const& shape = state_.find(other)->second->shape;
         if (shape != type.shape)
             throw error(
                 errc::shape_mismatch,
@@ -466,8 +466,8 @@ private:
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
-    /// By parameters that are not in the state: the first name that follows, and its shape.
-    std::map<std::string, std::pair<std::string, index_vector>> shape_of_{};
+    /// By parameters that are not in the state: the first name that follows.
+    std::map<std::string, std::string, std::less<>> follows_unknown_{};
     mapped made_{};
 };
 

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,25 +29,27 @@ namespace detail {
 /// DCP (`shard-*`) leave out files that they have nothing for.
 /// @throws error errc::missing_file
 inline void check_all_there(any_store& place, const std::vector<std::string>& names) {
-    struct shards {
-        std::size_t wanted = 0, found = 0;
-        std::string_view one{};
-    };
-    std::map<std::string, shards> groups;
-    for (std::string_view name : names) {
+    auto const group_of = [](std::string_view name) {
         auto const [before, count] = shard_of(name);
-        if (count == 0 || name.starts_with("shard-")) continue;
-        auto& g = groups[std::string(before) + ' ' + std::to_string(count)];
-        g = {count, g.found + 1, name};
+        bool const is_one = count != 0 && !name.starts_with("shard-");
+        return is_one ? std::string(before) + ' ' + std::to_string(count) : std::string();
+    };
+    std::vector<std::string> groups;
+    for (auto const& name : names) groups.push_back(group_of(name));
+    std::sort(groups.begin(), groups.end());
+    for (auto const& name : names) {
+        auto const group = group_of(name);
+        if (group.empty()) continue;
+        auto const found =
+            static_cast<std::size_t>(std::upper_bound(groups.begin(), groups.end(), group) -
+                                     std::lower_bound(groups.begin(), groups.end(), group));
+        if (auto const wanted = shard_of(name).count; wanted > found)
+            throw error(errc::missing_file, {.file = place.describe("."),
+                                             .expected = std::to_string(wanted) +
+                                                         " files, by the name of '" + name + "'",
+                                             .found = std::to_string(found),
+                                             .remedy = "fetch the others too"});
     }
-    for (auto const& [group, g] : groups)
-        if (g.wanted > g.found)
-            throw error(errc::missing_file,
-                        {.file = place.describe("."),
-                         .expected = std::to_string(g.wanted) + " files, by the name of '" +
-                                     std::string(g.one) + "'",
-                         .found = std::to_string(g.found),
-                         .remedy = "fetch the others too"});
 }
 
 /// Reads what is in a directory.
