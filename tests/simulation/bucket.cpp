@@ -100,6 +100,9 @@ void note_change(storage_client& c, const s3_server::request& q, int status) {
             break;
         case kind::complete_upload:
             if (!there) return;
+            // The answer was lost, and it is asked for again.
+            if (there->finished && there->by.process == c.process && there->bytes == bytes())
+                return;
             // What others have begun under the name, and have left, is another upload.
             if (there->finished || there->by.process != c.process) {
                 files.put(q.key, bytes(), c.maker());
