@@ -7,6 +7,7 @@
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/zstd.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -308,21 +309,17 @@ struct torch_writer::state {
         }
     }
     void check_size(const std::string& name, std::uint64_t size) {
-        std::string found;
-        try {
-            auto const there = std::uint64_t{placed.open(name).size()};
-            if (there == size) return;
-            found = std::to_string(there) + " bytes";
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::not_found)) throw;
-            if (own_disks && may_be_apart(name)) return;
-            found = "no such file";
-        }
+        auto const there = size_of(name);
+        if (there == size) return;
+        if (!there && own_disks && may_be_apart(name)) return;
         throw error(errc::corrupt,
                     {.file = placed.describe(name),
                      .expected = std::to_string(size) + " bytes, as its writer reported",
-                     .found = std::move(found),
+                     .found = there ? std::to_string(*there) + " bytes" : "no such file",
                      .remedy = "all ranks must see the same directory"});
+    }
+    std::optional<std::uint64_t> size_of(const std::string& name) {
+        return detail::if_there([&] { return std::uint64_t{placed.open(name).size()}; });
     }
 
     /// Whether a file may be on a disk that this rank does not see.
@@ -395,11 +392,7 @@ struct torch_writer::state {
     /// The coordinator may not see them.
     void check_own(const write_job& job) {
         for (auto const& f : job.files) {
-            try {
-                if (placed.open(f.name).size() == f.size) continue;
-            } catch (const error& e) {
-                if (e.code() != make_error_code(errc::not_found)) throw;
-            }
+            if (size_of(f.name) == f.size) continue;
             throw error(
                 errc::corrupt,
                 {.rank = me.rank,
