@@ -35,7 +35,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -274,11 +273,9 @@ private:
     std::int64_t most_failed_ = 0, failed_in_a_row_ = 0;
     std::vector<rank_failure> tolerated_{};  ///< Since the last `wait`; the same on all ranks.
     bool untold_ = false;  ///< The latest save has failed, and nothing was thrown; likewise.
-    std::int64_t failed_uploads_ = 0;  ///< In a row.
-    bool untold_upload_ = false;       ///< As `untold_`.
-    /// The coordinator's is used. The first save of a process is uploaded: the one before it may
-    /// not have got that far.
-    std::int64_t saves_since_upload_ = std::numeric_limits<std::int32_t>::max();
+    std::int64_t failed_uploads_ = 0;       ///< In a row.
+    bool untold_upload_ = false;            ///< As `untold_`.
+    std::int64_t saves_since_upload_ = 0;   ///< The coordinator's is used.
     bool uploads_earlier_ = false;          ///< The earlier save is to be uploaded.
     uploads::added upload_{};               ///< For a save that has not begun.
     std::shared_ptr<written_part> part_{};  ///< Of the earlier save, if there are two places.

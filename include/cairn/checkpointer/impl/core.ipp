@@ -39,8 +39,11 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         catalog_ =
             std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true),
                                           to ? std::optional<any_store>(to->to) : std::nullopt);
-        if (to)
+        if (to) {
             upload_catalog_ = std::make_shared<run_catalog>(with_place_ids(to->to, to->keep, true));
+            // The first save is uploaded: the process before may not have got that far.
+            saves_since_upload_ = to->every;
+        }
         if (!options_.save.storage.sync_files) parts_.store = parts_.store.without_sync();
         check_failed_saves();
         arena_.emplace(options_.arena);
