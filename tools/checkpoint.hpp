@@ -12,6 +12,7 @@
 #include <cairn/planner/reshard.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/chunk_reader.hpp>
+#include <cairn/storage/dequantising_reader.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,10 +33,16 @@ namespace tool {
 /// Exit codes of the subcommands.
 enum exit_code { fine = 0, finding = 1, could_not_run = 2 };
 
-inline cairn::metadata read_metadata(const std::string& checkpoint) {
-    cairn::checkpoint_reader reader{store_of(checkpoint)};
-    reader.reset(checkpoint);
-    return reader.read_metadata();
+/// @param dequantise  Quantised weights are what they stand for.
+inline cairn::metadata read_metadata(
+    const std::string& checkpoint,
+    const std::optional<cairn::dequantise_options>& dequantise = std::nullopt) {
+    auto const read = [&](auto reader) {
+        reader.reset(checkpoint);
+        return reader.read_metadata();
+    };
+    if (dequantise) return read(cairn::dequantising_reader(store_of(checkpoint), *dequantise));
+    return read(cairn::checkpoint_reader(store_of(checkpoint)));
 }
 
 /// The bytes of a value; nothing in a file of torch.save, where all values are in one pickle.

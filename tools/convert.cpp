@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <iostream>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ bool matches(std::string_view fqn, const std::vector<std::string>& patterns) {
     });
 }
 
-cairn::convert_options options_of(const conversion& c) {
+cairn::convert_options options_of(const conversion& c, const std::optional<cairn::mapping>& how) {
     cairn::convert_options o;
     o.dim = c.dim;
     o.map_back = c.map_back;
@@ -43,7 +44,7 @@ cairn::convert_options options_of(const conversion& c) {
                                {.expected = "--dtype: a floating-point dtype, as bfloat16",
                                 .found = "'" + c.dtype + "'"});
     }
-    if (c.dequantise || (!c.map.empty() && read_mapping(c.map).dequantises())) {
+    if (c.dequantise || (how && how->dequantises())) {
         o.dequantise = cairn::dequantise_options{};
         if (!c.block.empty()) o.dequantise->block = c.block;
     }
@@ -52,14 +53,6 @@ cairn::convert_options options_of(const conversion& c) {
             return (c.only.empty() || matches(fqn, c.only)) && !matches(fqn, c.skip);
         };
     return o;
-}
-
-/// The metadata of the source.
-cairn::metadata source_of(const conversion& c, const cairn::convert_options& o) {
-    if (!o.dequantise) return read_metadata(c.from);
-    cairn::dequantising_reader reader(store_of(c.from), *o.dequantise);
-    reader.reset(c.from);
-    return reader.read_metadata();
 }
 
 /// Says what would be written.
@@ -148,16 +141,15 @@ struct findings {
 
 /// @param writer  Returns a rank's.
 template <class Writer>
-findings run(const conversion& c, const cairn::convert_options& options, Writer&& writer) {
+findings run(const conversion& c, const cairn::convert_options& options,
+             const std::optional<cairn::mapping>& how, Writer&& writer) {
     cairn::progress_line const progress;
-    auto const names = c.map.empty() ? cairn::mapping() : read_mapping(c.map);
     cairn::convert_source const from(store_of(c.from), c.from);
     std::mutex together;
     findings all;
     cairn::run_ranks(c.ranks, [&](cairn::thread_group::member& me) {
-        auto const r = c.map.empty()
-                           ? cairn::convert(from, c.to, options, me, writer(), progress)
-                           : cairn::convert(from, c.to, options, me, writer(), progress, names);
+        auto const r = how ? cairn::convert(from, c.to, options, me, writer(), progress, *how)
+                           : cairn::convert(from, c.to, options, me, writer(), progress);
         std::lock_guard const lock(together);
         all.unchecked.insert(r.unverified.begin(), r.unverified.end());
         all.left_out.insert(r.left_out.begin(), r.left_out.end());
@@ -168,7 +160,7 @@ findings run(const conversion& c, const cairn::convert_options& options, Writer&
 
 /// With the files beside it, which appear with the weights.
 findings to_safetensors(const conversion& c, const cairn::convert_options& options,
-                        beside& others) {
+                        const std::optional<cairn::mapping>& how, beside& others) {
     cairn::safetensors_writer_options o;
     o.skip_values = c.skip_values;
     if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
@@ -176,16 +168,18 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
     if (!c.to.ends_with(".safetensors"))
         o.add_files = [&](auto const& put) { others.add_to(c.to, put); };
-    return run(c, options,
+    return run(c, options, how,
                [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
 }
 /// With the files beside it, which are ready when the checkpoint is and then get their names: one
 /// that is replaced has its own until then.
-findings to_dcp(const conversion& c, const cairn::convert_options& options, beside& others) {
+findings to_dcp(const conversion& c, const cairn::convert_options& options,
+                const std::optional<cairn::mapping>& how, beside& others) {
     findings found;
     try {
         others.stage(c.to);
-        found = run(c, options, [store = store_of(c.to)] { return cairn::torch_writer(store); });
+        found =
+            run(c, options, how, [store = store_of(c.to)] { return cairn::torch_writer(store); });
     } catch (...) {
         others.unstage();
         throw;
@@ -197,23 +191,24 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options, besi
 }  // namespace
 
 int convert(const conversion& c) {
-    auto const options = options_of(c);
-    auto const m = source_of(c, options);
+    std::optional<cairn::mapping> how;
+    if (!c.map.empty()) how = read_mapping(c.map);
+    auto const options = options_of(c, how);
+    auto const m = read_metadata(c.from, options.dequantise);
     if (c.dry_run) {
-        auto const how = c.map.empty() ? cairn::mapping() : read_mapping(c.map);
-        describe(c.map.empty() ? m
-                 : c.map_back  ? cairn::mapped_back(m, how)
-                               : cairn::mapped(m, how),
+        describe(!how         ? m
+                 : c.map_back ? cairn::mapped_back(m, *how)
+                              : cairn::mapped(m, *how),
                  options);
         return fine;
     }
     beside others(c.from, m, options.dequantise.has_value());
     auto const to = target_of(c);
-    auto const found =
-        to == target::dcp ? to_dcp(c, options, others)
-        : to == target::safetensors
-            ? to_safetensors(c, options, others)
-            : run(c, options, [store = store_of(c.to)] { return cairn::torch_save_writer(store); });
+    auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
+                       : to == target::safetensors ? to_safetensors(c, options, how, others)
+                                                   : run(c, options, how, [store = store_of(c.to)] {
+                                                         return cairn::torch_save_writer(store);
+                                                     });
     bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
     for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
     for (auto const& line : found.warnings) std::cout << line << '\n';
@@ -236,7 +231,7 @@ int convert(const conversion& c) {
     for (auto const& name : lost_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
     // A file of torch.save has them again; of safetensors, no keys but names.
-    auto const text_keys = to == target::safetensors || (to == target::torch && c.map.empty())
+    auto const text_keys = to == target::safetensors || (to == target::torch && !how)
                                ? std::set<cairn::key_path>()
                                : text_keys_in(m, options);
     tell_text_keys(text_keys);

@@ -9,7 +9,6 @@
 #include <cairn/mapping/text.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/read_whole.hpp>
-#include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/mapped.hpp>
 
 #include <string>
@@ -26,10 +25,8 @@ inline cairn::mapping read_mapping(const std::string& file) {
 }
 /// Reads the metadata of a checkpoint, as a mapping takes it.
 inline cairn::metadata metadata_for(const cairn::mapping& how, const std::string& checkpoint) {
-    if (!how.dequantises()) return read_metadata(checkpoint);
-    cairn::dequantising_reader reader(store_of(checkpoint));
-    reader.reset(checkpoint);
-    return reader.read_metadata();
+    return how.dequantises() ? read_metadata(checkpoint, cairn::dequantise_options())
+                             : read_metadata(checkpoint);
 }
 /// Returns what a mapping shows of a checkpoint.
 inline cairn::metadata mapped_of(const std::string& checkpoint, const std::string& file) {
