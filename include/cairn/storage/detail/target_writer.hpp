@@ -106,7 +106,7 @@ public:
         if (!base_.browsable())
             throw error(errc::unsupported,
                         {.file = base_.describe("."),
-                         .expected = "a store with places (BrowsableStore), as of files",
+                         .expected = "a store with places (BrowsableStore), e.g. a file_store",
                          .found = "one without places() and remove_place()",
                          .remedy = "save in PyTorch's format there, and convert it elsewhere"});
         if (base_.renames())
