@@ -223,10 +223,15 @@ int convert(const conversion& c) {
         else
             lost.push_back(name);
     }
+    auto const why_not = [&m](const std::string& fqn) -> std::string {
+        auto const known = m.unsupported.find(fqn);
+        return known != m.unsupported.end()
+                   ? "this version does not read it: " + cairn::terminal_text(known->second.type)
+                   : "the mapping makes this name of others, and does not use it";
+    };
     for (auto const& fqn : found.left_out)
-        std::cerr << "cairn: '" << cairn::terminal_text(fqn)
-                  << "' was not copied, because this version does not read it: "
-                  << cairn::terminal_text(m.unsupported.at(fqn).type) << '\n';
+        std::cerr << "cairn: '" << cairn::terminal_text(fqn) << "' was not copied, because "
+                  << why_not(fqn) << '\n';
     auto const lost_members = members_lost(m, to);
     for (auto const& name : lost_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";

@@ -223,6 +223,32 @@ BOOST_AUTO_TEST_CASE(all_verbs_take_a_mapping) {
     BOOST_TEST((v == std::vector<float>{0, 3, 1, 4, 2, 5}));
 }
 
+BOOST_AUTO_TEST_CASE(a_conversion_tells_of_names_that_it_has_for_something_else) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto w = numbers(6);
+    auto const x = view(w, {2, 3});
+    cairn::save(cairn::state_dict{{"all", x}, {"e.0", x}, {"e.1", x}}, "mixed", store);
+    auto const from = cairn::convert_source(store, "mixed");
+    cairn::mapping how;
+    how.set("all", stack("n", stored("e.{n}")));
+    BOOST_TEST(
+        (cairn::convert(from, "to", {}, store, how).left_out == std::vector<std::string>{"all"}));
+
+    // As if it had been applied before.
+    cairn::save(cairn::state_dict{{"all", x}, {"other", x}}, "stacked", store);
+    cairn::mapping again;
+    again.set_optional("all", stack("n", stored("e.{n}"))).set("other", leave_out());
+    auto const stacked = cairn::convert_source(store, "stacked");
+    auto const said = failure([&] { cairn::convert(stacked, "no", {}, store, again); },
+                              cairn::errc::unexpected_key);
+    BOOST_TEST(said.find("'all'") != said.npos, said);
+    BOOST_TEST(said.find("applied before") != said.npos, said);
+    cairn::convert_options others;
+    others.wants = [](std::string_view fqn) { return fqn != "all"; };
+    BOOST_TEST(cairn::convert(stacked, "rest", others, store, again).left_out.empty());
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_on_all_ranks_before_memory_changes) {
     using namespace cairn::map;
     cairn::memory_store store;

@@ -253,4 +253,40 @@ BOOST_AUTO_TEST_CASE(factored_state_of_parameters_that_are_not_there_is_refused)
     BOOST_TEST((whole.tensors.at("opt.net.w.row").shape == index_vector{8}));
 }
 
+BOOST_AUTO_TEST_CASE(a_constant_leaves_the_state_of_what_it_is_like) {
+    mapping m;
+    m.set("b2", map::constant_like(map::stored("b"), 0))
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const made =
+        to_state(m, stored({{"b", {4}}, {"optim.b.m", {4}}, {"optim.b.step", {}}}, {"optim.b.lr"}));
+    for (auto const* const name : {"b", "optim.b.m", "optim.b.step", "optim.b.lr"})
+        BOOST_TEST(made.passes(name), name);
+    BOOST_TEST(made.tensors.contains("optim.b2.m"));
+    BOOST_TEST(made.values.at("optim.b2.lr").from == "optim.b.lr");
+}
+
+BOOST_AUTO_TEST_CASE(names_that_a_save_and_a_load_read_otherwise_are_refused) {
+    mapping m;
+    m.rename("x.{a...}.{b...}", "y.{b...}.{a...}");
+    auto text = error_of(errc::invalid_argument, [&] { to_state(m, stored({{"y.r.p.q", {2}}})); });
+    BOOST_TEST(has(text, "{a} is 'p.q', {b} is 'r', found {a} is 'p', {b} is 'q.r'"), text);
+    text = error_of(errc::invalid_argument, [&] { to_stored(m, state({{"x.q.r.p", {2}}})); });
+    BOOST_TEST(has(text, "y.{b...}.{a...}"), text);
+    BOOST_TEST(has(text, "'y.r.p.q'"), text);
+    BOOST_TEST(to_state(m, stored({{"y.r.p", {2}}})).tensors.contains("x.p.r"));
+    BOOST_TEST(to_stored(m, state({{"x.p.r", {2}}})).tensors.contains("y.r.p"));
+
+    mapping follows;
+    follows.set("n.{i}", map::transpose(map::stored("w.{i}")))
+        .follow("o.{param...}-{slot...}", "p.{slot...}-{param...}");
+    text = error_of(errc::invalid_argument, [&] {
+        to_state(follows, stored({{"w.a-b", {2, 2}}, {"p.m-w.a-b", {2, 2}}}));
+    });
+    BOOST_TEST(has(text, "o.{param...}-{slot...}"), text);
+    text = error_of(errc::invalid_argument, [&] {
+        to_stored(follows, state({{"n.a", {2, 2}}, {"o.n.a-m-v", {2, 2}}}));
+    });
+    BOOST_TEST(has(text, "p.{slot...}-{param...}"), text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -56,7 +56,8 @@ struct convert_report {
     save_report saved{};
     /// What this rank has read without a checksum, one line each.
     std::vector<std::string> unverified{};
-    /// Names of tensors that were left out, because this version does not know how they are stored.
+    /// Stored names that were left out: tensors of which this version does not know how they are
+    /// stored, and what a mapping does not use while it makes something else under that name.
     std::vector<std::string> left_out{};
 };
 

@@ -57,11 +57,15 @@ struct follower_patterns {
     std::string name_beside(const std::string& param, const captures& slot_of) const {
         return filled(name, param, slot_of);
     }
+    static captures captures_of(const std::string& param, captures slot_of) {
+        slot_of.bind(std::string(parameter), param);
+        return slot_of;
+    }
 
 private:
-    static std::string filled(const name_pattern& p, const std::string& param, captures c) {
-        c.bind(std::string(parameter), param);
-        return p.fill(c);
+    static std::string filled(const name_pattern& p, const std::string& param,
+                              const captures& slot_of) {
+        return p.fill(captures_of(param, slot_of));
     }
 };
 
@@ -98,6 +102,16 @@ private:
 /// @param slot  Its captures without the parameter.
 CAIRN_DECL expression following(const expression& of_parameter, const follower_patterns& how,
                                 const captures& slot);
+
+/// What a pattern makes of captures must be read as the same captures: else a load and a save
+/// would not mean the same things by a name.
+/// @param name  What it makes of `by`, or is made of what it makes.
+/// @throws error errc::invalid_argument unless `read` has the same captures
+CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name, const captures& by,
+                                 const captures& read);
+/// The same, with what it reads of the name.
+CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name,
+                                 const captures& by);
 
 /// Returns the names of stored things of an expression, in its order, as far as they are known.
 CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,

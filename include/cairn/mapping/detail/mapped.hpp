@@ -60,7 +60,8 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
-    /// Of a load: stored names that nothing uses, but that lines make of others, or leave out.
+    /// Of a load: stored names that nothing uses, but that lines make of others, if these are
+    /// stored.
     std::set<std::string, std::less<>> hidden{};
     /// Of a load: lines that are not optional and match nothing that is stored.
     std::vector<std::size_t> idle{};

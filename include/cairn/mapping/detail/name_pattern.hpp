@@ -73,6 +73,8 @@ public:
     CAIRN_DECL std::string prefix(const captures& bound) const;
     /// What every name ends with that matches.
     CAIRN_DECL std::string suffix(const captures& bound) const;
+    /// Whether it has the same text for each of its captures.
+    CAIRN_DECL bool same(const captures& a, const captures& b) const;
     /// Returns the pattern with another one in the place of a capture, and bound ones filled in.
     CAIRN_DECL name_pattern with(std::string_view capture, const name_pattern& by,
                                  const captures& bound) const;

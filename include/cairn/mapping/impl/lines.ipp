@@ -78,6 +78,33 @@ CAIRN_DECL std::optional<lines::made_by> lines::find(const std::string& name) co
     return best;
 }
 
+CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name, const captures& by,
+                                 const captures& read) {
+    if (p.same(by, read)) return;
+    std::string made_of, read_as;
+    for (auto const& capture : p.names()) {
+        auto const add = [&](std::string& to, const captures& from) {
+            auto const* const text = from.find(capture);
+            to += (to.empty() ? "" : ", ") + ("{" + capture + "} is '") +
+                  (text != nullptr ? *text : std::string()) + "'";
+        };
+        add(made_of, by);
+        add(read_as, read);
+    }
+    throw error(errc::invalid_argument,
+                {.fqn = name,
+                 .expected = "\"" + p.text() + "\" to read it as what it was made of: " + made_of,
+                 .found = read_as,
+                 .remedy = "Use a pattern that matches each name in one way only."});
+}
+
+CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name,
+                                 const captures& by) {
+    captures read;
+    p.match(name, read);
+    check_reads_back(p, name, by, read);
+}
+
 CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,
                                                const name_list& known) {
     std::vector<std::string> all;

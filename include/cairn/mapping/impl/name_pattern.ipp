@@ -203,6 +203,15 @@ CAIRN_DECL std::string name_pattern::suffix(const captures& bound) const {
     return end;
 }
 
+CAIRN_DECL bool name_pattern::same(const captures& a, const captures& b) const {
+    for (auto const& e : elements_) {
+        if (e.is == element::kind::literal) continue;
+        auto const *const in_a = a.find(e.text), *const in_b = b.find(e.text);
+        if (in_a == nullptr || in_b == nullptr || *in_a != *in_b) return false;
+    }
+    return true;
+}
+
 CAIRN_DECL name_pattern name_pattern::with(std::string_view capture, const name_pattern& by,
                                            const captures& bound) const {
     name_pattern result;

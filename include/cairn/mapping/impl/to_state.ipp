@@ -149,10 +149,12 @@ private:
     void make(std::size_t i, const captures& bound) {
         auto const& e = mapping_.lines()[i].made_of;
         auto const name = lines_.names()[i].fill(bound);
-        if (auto const first = lines_.find(name)->line; first != i) {
-            if (found_ != nullptr) found_->twice.push_back({name, first, i});
+        auto const by = *lines_.find(name);
+        if (by.line != i) {
+            if (found_ != nullptr) found_->twice.push_back({name, by.line, i});
             return;
         }
+        check_reads_back(lines_.names()[i], name, bound, by.bound);
         auto const leaves = leaf_names(e, bound, names_);
         bool const is_stored =
             leaves.empty() || std::any_of(leaves.begin(), leaves.end(),
@@ -200,6 +202,7 @@ private:
         if (!known_as) return;  // another one that is made of the same, e.g. an average
         auto const name = f.name_beside(*known_as, slot);
         if (lines_.find(name)) return;  // it has a line of its own
+        check_reads_back(f.name, name, f.captures_of(*known_as, slot));
         std::vector<std::string> stored;
         std::size_t values = 0, single = 0, like_parameter = 0;
         for (auto const& leaf : leaves) {
@@ -221,16 +224,23 @@ private:
                             {.fqn = name,
                              .expected = stored.back() + " beside " + stored.front(),
                              .found = "none"});
-            made_.used.insert(stored.back());
         }
         claim(name, stored);
         auto const n = leaves.size();
         std::vector<std::string> const rest(stored.begin() + 1, stored.end());
+        // What a constant is only like is not used up by it: it passes too.
+        auto const use = [&] {
+            auto const needed = needed_of(e, bound);
+            for (std::size_t i = 0; i < n; ++i)
+                if (needed.contains(leaves[i])) made_.used.insert(stored[i]);
+        };
         if (values == n) {
+            use();
             made_.values[name] = {stored.front(), rest};
         } else if (like_parameter == n && (single != n || all_stored(leaves))) {
             make_one(name, following(e, f, slot), bound);
         } else if (single == n) {
+            use();
             auto t = pieced_tensor::whole(tensors_.find(stored.front())->second);
             made_.tensors[name] = {t.type, t.shape, false, std::move(t.pieces), rest};
         } else {
@@ -240,6 +250,18 @@ private:
                          .found = described(stored),
                          .remedy = "Set an expression for this name."});
         }
+    }
+
+    /// The stored names whose elements an expression needs.
+    std::set<std::string> needed_of(const expression& e, const captures& bound) const {
+        std::set<std::string> needed;
+        if (e.node().is_a(operation::constant_like)) return needed;
+        if (e.node().is_a(operation::stored)) {
+            auto const names = leaf_names(e, bound, names_);
+            needed.insert(names.begin(), names.end());
+        }
+        for (auto const& part : e.node().parts) needed.merge(needed_of(part, bound));
+        return needed;
     }
 
     /// @throws error if something else is made under the name
@@ -295,10 +317,12 @@ private:
                         {.fqn = name,
                          .expected = "an expression that uses each stored name",
                          .found = "none that uses this one"});
-        if (mapping_.others() == other_names::leave_out)
+        if (mapping_.others() == other_names::leave_out) {
             made_.used.insert(name);
-        else if (lines_.find(name))
-            made_.hidden.insert(name);
+        } else if (auto const by = lines_.find(name)) {
+            auto const& e = mapping_.lines()[by->line].made_of;
+            (e.node().is_a(operation::leave_out) ? made_.used : made_.hidden).insert(name);
+        }
     }
 
     const mapping& mapping_;

@@ -107,6 +107,10 @@ private:
     void add(const std::string& name, const std::optional<tensor_type>& type, lines::made_by by) {
         auto const& e = mapping_.lines()[by.line].made_of;
         made_.used.insert(made_.used.end(), name);
+        for_each_node(e, [&](const node& n) {
+            if (n.is_a(operation::stored) && n.name.same(by.bound, by.bound))
+                check_reads_back(n.name, n.name.fill(by.bound), by.bound);
+        });
         auto const& n = e.node();
         if (n.is_a(operation::leave_out)) return;
         auto const& inner = n.is_a(operation::tie) ? n.of() : e;
@@ -190,6 +194,12 @@ private:
         bool const left_out = !by && mapping_.others() == other_names::leave_out;
         if (left_out || e.node().is_a(operation::leave_out)) return;
         auto bound = by ? std::move(by->bound) : captures();
+        for_each_node(e, [&](const node& n) {
+            if (!n.is_a(operation::stored) || !n.name.same(bound, bound)) return;
+            if (auto const leaf = f.stored_prefix.off(n.name.fill(bound)))
+                check_reads_back(f.stored, f.stored_beside(*leaf, slot),
+                                 f.captures_of(*leaf, slot));
+        });
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
         if (type && (known ? p->second->shape == type->shape : type->shape.product() != 1)) {

@@ -42,6 +42,9 @@ public:
 
     /// The lines that match nothing that is stored, in words; empty: there are none.
     const std::string& idle_lines() const noexcept { return idle_; }
+    /// Stored names that nothing uses and that do not pass, since a line has them for something
+    /// else.
+    const std::set<std::string, std::less<>>& hidden() const noexcept { return made_.hidden; }
 
     /// Null: the tensor is stored under its name, as it is.
     const map::detail::mapped_tensor* tensor(std::string_view fqn) const;

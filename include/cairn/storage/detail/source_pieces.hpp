@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -53,6 +54,10 @@ public:
 
     /// See `mapped_metadata::idle_lines`.
     std::string idle_lines() const { return mapped_ ? mapped_->idle_lines() : std::string(); }
+    /// See `mapped_metadata::hidden`.
+    std::set<std::string, std::less<>> hidden() const {
+        return mapped_ ? mapped_->hidden() : std::set<std::string, std::less<>>();
+    }
 
     /// Reads a part of the elements of a box of a tensor.
     /// The parts of a box that is a whole tensor are read by one thread, in their order, and all of
