@@ -132,6 +132,62 @@ BOOST_AUTO_TEST_CASE(interleaved_rows_are_one_item_and_read_alone) {
     BOOST_TEST(wrong == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(of_interleaved_rows_stored_by_columns_a_rank_reads_its_columns) {
+    using namespace cairn::map;
+    constexpr std::int64_t groups = 9, columns = 8192, begin = 2048, n = 1024;
+    auto const shape = index_vector{groups * 8, columns}, half = index_vector{groups * 4, columns};
+    auto fused = numbers(static_cast<std::size_t>(shape.product()));
+    cairn::memory_store memory;
+    constexpr std::int64_t first_rows = 30;  // ends within the rows of k
+    cairn::sharded_view s{shape, dtype::float32, {}};
+    for (auto const& [first, rows] :
+         {std::pair(std::int64_t{0}, first_rows), std::pair(first_rows, groups * 8 - first_rows)})
+        s.shards.emplace_back(cairn::box({first, 0}, {rows, columns}),
+                              tensor_view(dtype::float32, index_vector{rows, columns},
+                                          index_vector{1, rows}, fused.data() + first * columns));
+    cairn::save(cairn::state_dict{{"qk", s}}, "c", memory);
+    auto const stored_at = [&](std::int64_t row, std::int64_t column) {
+        auto const first = row < first_rows ? 0 : first_rows;
+        auto const rows = row < first_rows ? first_rows : groups * 8 - first_rows;
+        return fused[static_cast<std::size_t>(first * columns + column * rows + row - first)];
+    };
+    cairn::checkpoint_reader reader(memory);
+    reader.reset("c");
+    auto const m = reader.read_metadata();
+    /// Loads some columns of a tensor. @return How many blocks are read.
+    auto const load = [&](const char* name, const index_vector& whole, std::vector<float>& to,
+                          const cairn::mapping& how) {
+        support::counting_store store(memory);
+        to.resize(static_cast<std::size_t>(whole[0] * n));
+        cairn::sharded_view part{whole, dtype::float32, {}};
+        part.shards.emplace_back(cairn::box({0, begin}, {whole[0], n}), view(to, {whole[0], n}));
+        cairn::load(cairn::state_dict{{name, part}}, "c", store, how);
+        auto place = store.at("c");
+        int blocks = 0;
+        auto const& chunks = m.tensor("qk")->chunks;
+        for (std::size_t c = 0; c < chunks.size(); ++c) {
+            auto const at = chunks.location(c);
+            auto const bytes = static_cast<std::uint64_t>(chunks.region(c).volume()) * 4;
+            for (std::uint64_t b = 0; b < bytes; b += cairn::payload::block_bytes)
+                blocks +=
+                    place.reads(at.file, at.offset + at.layout->payload_offset + b, 1).second != 0;
+        }
+        return blocks;
+    };
+    cairn::mapping how;
+    how.set("k", merge_dims(unstack(split_dim(stored("qk"), 0, {groups, 2, 4}), 1, 1), 0, {-1, 4}));
+    std::vector<float> k, all;
+    auto const mapped = load("k", half, k, how), unmapped = load("qk", shape, all, {});
+    BOOST_TEST(mapped == unmapped);
+    BOOST_TEST(unmapped <= 7);  // of 36
+    bool same = true;
+    for (std::int64_t row = 0; row < half[0]; ++row)
+        for (std::int64_t c = 0; c < n; ++c)
+            same = same && k[static_cast<std::size_t>(row * n + c)] ==
+                               stored_at(row / 4 * 8 + 4 + row % 4, begin + c);
+    BOOST_TEST(same);
+}
+
 /// 32 MiB of a chunk of 64: each thread reads at least 8.
 BOOST_AUTO_TEST_CASE(interleaved_rows_are_read_by_several_threads) {
     using namespace cairn::map;

@@ -52,13 +52,15 @@ byte_vector some_bytes(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) b[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
     return b;
 }
-/// Notes where each byte is read to, relative to its place in the file.
+/// Notes where each byte is read to, relative to its place in the file, and how many are read.
 struct noting_reader {
     cairn::memory_store::reader file;
     std::vector<std::uint64_t>* distances;
+    std::uint64_t* bytes;
 
     void read(std::uint64_t at, std::span<std::byte> into) {
         distances->push_back(reinterpret_cast<std::uintptr_t>(into.data()) - at);
+        *bytes += into.size();
         file.read(at, into);
     }
     std::uint64_t size() { return file.size(); }
@@ -139,7 +141,8 @@ BOOST_AUTO_TEST_CASE(what_is_scattered_is_read_into_memory_that_lies_in_its_page
         cairn::memory_store store;
         store.publish("o", stored, std::nullopt);
         std::vector<std::uint64_t> distances;
-        cairn::open_file file(noting_reader{store.open("o"), &distances}, "file");
+        std::uint64_t read = 0;
+        cairn::open_file file(noting_reader{store.open("o"), &distances, &read}, "file");
         cairn::payload p;
         p.shape = {rows, columns};
         p.strides = cairn::row_major_strides(p.shape);
@@ -161,6 +164,65 @@ BOOST_AUTO_TEST_CASE(what_is_scattered_is_read_into_memory_that_lies_in_its_page
                 same && std::memcmp(into.data() + r * taken * 4,
                                     stored.data() + offset + (r * columns + 7) * 4, taken * 4) == 0;
         BOOST_TEST(same);
+    }
+}
+
+/// As of a tensor that is stored column by column, and of whose rows a mapping wants some of each
+/// group: its chunk has gaps between the groups that are wanted, in every column.
+BOOST_AUTO_TEST_CASE(of_columns_with_gaps_only_the_blocks_that_have_wanted_elements_are_read) {
+    struct sample {
+        std::int64_t rows, columns, first_row, group, groups;
+        cairn::box wanted;  ///< Groups, rows of a group, columns.
+        std::uint64_t first_block, last_block, blocks;
+    };
+    for (auto const& one : {sample{100, 3000, 20, 6, 10, {{0, 2, 1000}, {10, 2, 500}}, 6, 9, 4},
+                            sample{100'000, 4, 0, 10, 10, {{0, 0, 0}, {10, 10, 4}}, 0, 18, 4}}) {
+        auto const rows = one.rows, columns = one.columns, group = one.group;
+        auto const& wanted = one.wanted;
+        auto const stored = some_bytes(static_cast<std::size_t>(rows * columns) * 4);
+        cairn::payload p;
+        p.shape = {one.groups, group, columns};
+        p.strides = {group, 1, rows};
+        p.first = static_cast<std::uint64_t>(one.first_row);
+        p.length = stored.size();
+        for (std::size_t at = 0; at < stored.size(); at += block)
+            p.block_crcs.push_back(cairn::format::crc32(std::span(stored).subspan(
+                at, std::min(static_cast<std::size_t>(block), stored.size() - at))));
+        std::uint64_t bytes = 0;
+        byte_vector into(static_cast<std::size_t>(wanted.volume()) * 4);
+        auto const read = [&](const byte_vector& content) {
+            cairn::memory_store store;
+            store.publish("o", content, std::nullopt);
+            std::vector<std::uint64_t> distances;
+            bytes = 0;
+            cairn::open_file file(noting_reader{store.open("o"), &distances, &bytes}, "file");
+            std::vector<std::byte> scratch;
+            cairn::detail::wanted_chunk const some{
+                "w", p, {{wanted, cairn::tensor_view(p.type, wanted.shape, into.data())}}};
+            cairn::detail::payload_reader(file, {some}, scratch).run();
+        };
+        read(stored);
+        BOOST_TEST(bytes == one.blocks * block);
+        bool same = true;
+        std::size_t k = 0;
+        for (std::int64_t g = 0; g < wanted.shape[0]; ++g)
+            for (std::int64_t r = 0; r < wanted.shape[1]; ++r)
+                for (std::int64_t c = 0; c < wanted.shape[2]; ++c, ++k) {
+                    auto const row =
+                        one.first_row + (wanted.offsets[0] + g) * group + wanted.offsets[1] + r;
+                    auto const at = (wanted.offsets[2] + c) * rows + row;
+                    same = same && std::memcmp(&into[4 * k],
+                                               &stored[4 * static_cast<std::size_t>(at)], 4) == 0;
+                }
+        BOOST_TEST(same);
+        auto const damaged = [&](std::uint64_t which) {
+            auto content = stored;
+            content[static_cast<std::size_t>(which * block + 1)] ^= std::byte{1};
+            return content;
+        };
+        BOOST_CHECK_NO_THROW(read(damaged(one.first_block == 0 ? 1 : one.first_block - 1)));
+        for (auto const which : {one.first_block, one.last_block})
+            BOOST_CHECK_THROW(read(damaged(which)), cairn::error);
     }
 }
 

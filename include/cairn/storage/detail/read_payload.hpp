@@ -108,12 +108,10 @@ public:
             slice_ = slice;
         else if (slice.index != 0)
             return;
+        for (auto& c : chunks_) c.order_dims();
         if (!plain) return read_strided();
         if (chunks_.empty() && divisible) return;
-        for (auto& c : chunks_) {
-            c.make_row_major();
-            taken_ = std::max(taken_, c.piece_to_transpose());
-        }
+        for (auto const& c : chunks_) taken_ = std::max(taken_, c.piece_to_transpose());
         piece_ = std::max<std::uint64_t>(piece_, taken_);
         if (is_checked_as_a_whole() && shared_ == nullptr && slice.count == 1) continue_in_order();
         read_plain();
@@ -323,7 +321,7 @@ private:
             row.shape[d] = 1;
             auto const [row_first, row_last] = c.span(row);
             auto const stride = static_cast<std::uint64_t>(c.stored.strides[d]) * c.element();
-            if (stride - (row_last - row_first) >= 2 * block) {
+            if (stride >= row_last - row_first + 2 * block) {
                 for (std::int64_t i = 0; i < b.shape[d]; ++i) {
                     row.offsets[d] = b.offsets[d] + i;
                     for_each_span(c, row, f);
@@ -387,24 +385,22 @@ private:
         }
     }
 
-    /// Handles any strides and byte order: reads all bytes that a checksum covers or, without one,
-    /// that the parts span, into memory.
+    /// Handles any strides and byte order: reads what is wanted into memory of all that the parts
+    /// span.
     void read_strided() {
-        range all{0, length_};
-        if (!crc_ && block_crcs_.empty()) {
-            all = {length_, 0};
-            for (auto const& c : chunks_) {
-                auto const [first, last] = c.span();
-                all.begin = std::min(all.begin, first / unchecked_block * unchecked_block);
-                all.end = std::max(all.end, last);
-            }
-        }
+        auto const wanted = wanted_ranges();
+        range const all{wanted.front().begin, wanted.back().end};
         std::vector<std::byte> bytes(static_cast<std::size_t>(all.end - all.begin));
-        fetch(all.begin, bytes);
-        if (!block_crcs_.empty())
-            check_blocks(0, bytes);
-        else if (crc_ && format::crc32(bytes) != *crc_)
-            bad_checksum(0, length_);
+        for (auto const& r : wanted) {
+            auto const here =
+                std::span(bytes).subspan(static_cast<std::size_t>(r.begin - all.begin),
+                                         static_cast<std::size_t>(r.end - r.begin));
+            fetch(r.begin, here);
+            if (!block_crcs_.empty())
+                check_blocks(r.begin, here);
+            else if (crc_ && format::crc32(here) != *crc_)
+                bad_checksum(0, length_);
+        }
         std::size_t swapped = 1;  // the bytes of the words that are reversed now
         for (auto const& c : chunks_) {
             auto const& p = c.stored;

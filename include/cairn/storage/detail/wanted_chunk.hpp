@@ -61,8 +61,9 @@ struct wanted_chunk {
         const_tensor_view const all(stored.type, stored.shape, stored.strides, nullptr);
         return (is_row_major(all) || is_dense(all)) && !stored.big_endian;
     }
-    /// Reorders the dimensions of a dense chunk so that it becomes row-major; reorders parts alike.
-    void make_row_major() {
+    /// Reorders the dimensions by descending strides, so that a dense chunk becomes row-major;
+    /// reorders parts alike.
+    void order_dims() {
         auto const& shape = stored.shape;
         auto const& strides = stored.strides;
         std::vector<std::size_t> order(shape.size());
@@ -79,8 +80,10 @@ struct wanted_chunk {
             for (auto d : order) r.push_back(s[d]);
             return r;
         };
+        bool const plain = is_plain();
+        stored.strides = permuted(strides);
         stored.shape = permuted(shape);
-        stored.strides = row_major_strides(shape);
+        if (plain) stored.strides = row_major_strides(stored.shape);
         for (auto& part : parts) {
             part.from = {permuted(part.from.offsets), permuted(part.from.shape)};
             part.to.shape = permuted(part.to.shape);
