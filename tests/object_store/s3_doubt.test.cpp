@@ -91,6 +91,33 @@ BOOST_AUTO_TEST_CASE(an_object_of_another_job_is_not_taken_for_ones_own) {
         }
 }
 
+/// Unless the server cannot tell: then the last one that is complete stands.
+BOOST_AUTO_TEST_CASE(an_upload_does_not_replace_what_was_complete_first) {
+    using s3_server::condition;
+    auto const stands = [](condition how, int refusal) {
+        doubtful s;
+        s.change([&](auto& o) { o.complete_if_none_match = how, o.refusal = refusal; });
+        auto mine = s.store(), others = s.store();
+        auto late = mine.create("model.safetensors", part + 1);
+        late.write(0, pattern(part + 1, 2));
+        put(others, "model.safetensors", pattern(part + 1, 1));
+        bool refused = false;
+        try {
+            late.finish(true);
+        } catch (const cairn::error& e) {
+            refused = e.code() == errc::already_exists;
+        }
+        BOOST_TEST(s.uploads(bucket).size() <= 1u);
+        auto const first = get(others, "model.safetensors") == pattern(part + 1, 1);
+        BOOST_TEST(refused == first);
+        return first;
+    };
+    BOOST_TEST(stands(condition::works, 501));
+    BOOST_TEST(!stands(condition::ignored, 501));
+    BOOST_TEST(!stands(condition::refused, 501));
+    BOOST_TEST(!stands(condition::refused, 400));
+}
+
 BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_object) {
     doubtful s;
     auto store = s.impatient();

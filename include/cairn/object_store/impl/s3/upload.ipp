@@ -298,11 +298,20 @@ CAIRN_DECL void upload::complete() {
     c.query = {{"uploadId", id_}};
     c.body = std::as_bytes(std::span(xml));
     c.may_fail_late = true;
-    auto const a = client_.send(c);
+    // Some servers ignore it here, and others do not know it: `s3_store::create` has looked too.
+    if (!client_.options().options.unconditional) c.headers = {{"if-none-match", "*"}};
+    auto a = client_.send(c);
+    if (a.is(501) || (a.is(400) && a.code == "InvalidArgument")) {
+        c.headers.clear();
+        auto const in_doubt = a.in_doubt;
+        a = client_.send(c);
+        a.in_doubt = a.in_doubt || in_doubt;
+    }
     if (a.ok()) return;
     // A try that seemed to fail may have succeeded, and the upload is gone since.
     bool const gone = a.is(404) && a.code == "NoSuchUpload";
-    if ((a.in_doubt || gone) && is_there()) return;
+    if ((a.in_doubt || gone || a.is(412)) && is_there()) return;
+    if (a.is(412)) throw error(errc::already_exists, {.file = what_});
     if (gone) throw error(errc::io, {.file = what_, .found = "it was removed while being written"});
     throw client_.failure(c, a);
 }
