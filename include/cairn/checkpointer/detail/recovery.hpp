@@ -23,6 +23,8 @@ namespace cairn::detail {
 /// Whether a load failed because the checkpoint is damaged, not because of the state, a device or a
 /// connection.
 CAIRN_DECL bool tells_of_damage(const rank_failure& f);
+/// The same, or because storage did not give what it has: a copy elsewhere may serve.
+CAIRN_DECL bool tells_of_this_copy(const rank_failure& f);
 
 /// The search of all ranks for the newest checkpoint that is whole for each of them, in several
 /// stores whose checkpoints have one order of commits. Of copies of one, that in the first store is
@@ -59,13 +61,18 @@ private:
     std::vector<std::byte> candidate();
     std::optional<candidates::candidate> next_candidate();
     std::vector<std::byte> verdict(const std::vector<outcome>& all);
+    bool leave_for_copy(const error& why);
+    bool leave_for_copy(const std::vector<rank_failure>& why);
 
     blocking_exchange& ranks_;
     std::vector<any_store> tiers_;
     latest_options options_;
     std::shared_ptr<cairn::activity> activity_;
-    std::vector<candidates> left_{};  ///< On the coordinator: of each store.
-    std::size_t current_ = 0;         ///< Where the current candidate is.
+    std::vector<candidates> left_{};         ///< On the coordinator: of each store.
+    std::size_t current_ = 0;                ///< Where the current candidate is, …
+    std::optional<commit_record> record_{};  ///< … and its record.
+    std::optional<error>
+        unread_{};  ///< Why the candidate before could not be read: it is its copy.
 };
 
 }  // namespace cairn::detail

@@ -6,7 +6,9 @@
 
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/wire.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
@@ -29,7 +31,53 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
 }
 CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
-    return load_from(tier_of(id), state, id, options);
+    auto const tier = tier_of(id);
+    if (tier != 0 || !options_.upload) return load_from(tier, state, id, options);
+    load_report report;
+    std::exception_ptr mine;
+    try {
+        report = load_from(0, state, id, options);
+    } catch (...) {
+        mine = std::current_exception();
+    }
+    if (!other_copy_serves(id, mine)) {
+        if (mine) std::rethrow_exception(mine);
+        return report;
+    }
+    report = load_from(1, state, id, options);
+    if (mine)
+        report.warnings.push_back("loaded from '" + options_.upload->to.describe(id) +
+                                  "', because of what the first place has: " + text_of(mine));
+    return report;
+}
+/// After a load from the first place: whether it failed because of what is there, and the second
+/// place has it too.
+/// @param mine  How it has failed on this rank; null: it has not.
+/// @throws `mine` if the group has failed
+CAIRN_DECL bool checkpointer_core::other_copy_serves(const checkpoint_id& id,
+                                                     const std::exception_ptr& mine) {
+    try {
+        auto const all = ranks().gather(ranks().alone([&] {
+            outcome o;
+            if (mine) o.failures = failures_of(mine, ranks().rank());
+            return o;
+        }));
+        auto const told = answered([&] {
+            auto const failures = collect_failures(all);
+            auto place = options_.upload->to.at(options_.upload->to.place_id(id));
+            bool const serves = !failures.empty() &&
+                                std::all_of(failures.begin(), failures.end(), tells_of_this_copy) &&
+                                exists(place, metadata_name);
+            wire_writer w;
+            w.u8(serves ? 1 : 0);
+            return w.take();
+        });
+        if (!told.failures.empty()) throw error(told.failures, false);
+        return ranks().alone([&] { return wire_reader(told.payload).u8() != 0; });
+    } catch (...) {
+        if (mine) std::rethrow_exception(mine);
+        throw;
+    }
 }
 CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_or_error& state,
                                                     const checkpoint_id& named,

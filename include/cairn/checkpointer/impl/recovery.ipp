@@ -11,10 +11,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
+
+CAIRN_DECL bool tells_of_this_copy(const rank_failure& f) {
+    return tells_of_damage(f) || f.code == make_error_code(errc::io) ||
+           f.code == make_error_code(errc::permission_denied);
+}
+CAIRN_DECL bool tells_of_damage(const rank_failure& f) {
+    if (f.code == make_error_code(errc::invalid_plan)) return false;  // the load's own, it may be
+    return is_damage(f.code) || f.code == make_error_code(errc::not_found);
+}
 
 /// Gives all ranks what `f` returns on the coordinator.
 /// @throws error on all ranks, of what it throws
@@ -27,14 +38,37 @@ outcome recovery::answered(F&& f) {
     return o;
 }
 
-/// Whether `b` is newer than `a`, and not a copy of it in another store.
-inline bool is_newer(const committed_checkpoint& b, const committed_checkpoint& a) {
-    if (!is_before_by_commit(a, b)) return false;
-    return !a.record || !b.record ||
-           std::tie(a.record->sequence, a.record->committed) !=
-               std::tie(b.record->sequence, b.record->committed);
+/// Whether one is a copy of the other, in another store.
+inline bool is_copy(const std::optional<commit_record>& a, const std::optional<commit_record>& b) {
+    return a && b && std::tie(a->sequence, a->committed) == std::tie(b->sequence, b->committed);
 }
-/// @throws error if there are none left, and some were skipped
+inline bool is_newer(const committed_checkpoint& b, const committed_checkpoint& a) {
+    return is_before_by_commit(a, b) && !is_copy(a.record, b.record);
+}
+
+/// Leaves the current candidate, which cannot be read, for a copy of it in a later store.
+/// @return whether there is one
+CAIRN_DECL bool recovery::leave_for_copy(const error& why) {
+    bool const copied = record_ && !unread_ &&
+                        std::any_of(left_.begin() + static_cast<std::ptrdiff_t>(current_) + 1,
+                                    left_.end(), [&](const candidates& later) {
+                                        auto const* c = later.newest();
+                                        return c != nullptr && is_copy(c->record, record_);
+                                    });
+    if (!copied) return false;
+    checkpoint_problem p;
+    p.text = why.what();
+    left_[current_].skip(p, false, options_.verify);
+    unread_ = why;
+    return true;
+}
+CAIRN_DECL bool recovery::leave_for_copy(const std::vector<rank_failure>& why) {
+    return !why.empty() && std::all_of(why.begin(), why.end(), tells_of_this_copy) &&
+           leave_for_copy(error(why, false));
+}
+
+/// @throws error if there are none left, and some were skipped; or why one could not be read whose
+/// copy is damaged: it may be whole
 CAIRN_DECL std::optional<candidates::candidate> recovery::next_candidate() {
     for (;;) {
         const committed_checkpoint* newest = nullptr;
@@ -44,8 +78,14 @@ CAIRN_DECL std::optional<candidates::candidate> recovery::next_candidate() {
             newest = c;
             current_ = i;
         }
+        if (unread_ && (newest == nullptr || !is_copy(newest->record, record_))) throw *unread_;
         if (newest == nullptr) break;
-        if (auto c = left_[current_].next_one()) return c;
+        record_ = newest->record;
+        try {
+            if (auto c = left_[current_].next_one()) return c;
+        } catch (const error& e) {
+            if (e.code() != make_error_code(errc::io) || !leave_for_copy(e)) throw;
+        }
     }
     for (auto& l : left_) l.check_none_skipped();
     return {};
@@ -101,10 +141,10 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
         if (all.size() > 1) first.text = "on rank " + std::to_string(rank) + ": " + first.text;
     }
     if (more != 0) first.text += " (and on " + std::to_string(more) + " more ranks)";
-    if (!first) throw_failures(all);
+    if (!first && !leave_for_copy(collect_failures(all))) throw_failures(all);
     if (first) left_[current_].skip(first, whole == 0, options_.verify);
     wire_writer w;
-    w.u8(first ? 0 : 1);
+    w.u8(whole == all.size() ? 1 : 0);
     return w.take();
 }
 
@@ -136,11 +176,6 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
     }
 }
 
-CAIRN_DECL bool tells_of_damage(const rank_failure& f) {
-    if (f.code == make_error_code(errc::invalid_plan)) return false;  // the load's own, it may be
-    return is_damage(f.code) || f.code == make_error_code(errc::not_found);
-}
-
 CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
     outcome o;
     if (mine) ranks_.alone([&] { o.failures = failures_of(mine, ranks_.rank()); });
@@ -150,13 +185,14 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
         auto const all = ranks_.gather(o);
         told = answered([&] {
             auto const failures = collect_failures(all);
-            bool const all_damage = std::all_of(failures.begin(), failures.end(), tells_of_damage);
+            bool all_damage = std::all_of(failures.begin(), failures.end(), tells_of_damage);
             if (!failures.empty() && all_damage) {
                 checkpoint_problem why;
                 why.text = failures.front().text;
                 why.damaged = true;
                 left_[current_].skip(why, failures.size() == all.size(), verify_level::full);
             }
+            if (!all_damage) all_damage = leave_for_copy(failures);
             wire_writer w;
             w.u8(failures.empty() ? success : all_damage ? damaged : other);
             return w.take();
