@@ -10,6 +10,7 @@
 #include <cairn/load/detail/run_load.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
 #include <algorithm>
