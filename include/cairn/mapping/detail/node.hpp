@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,10 +73,24 @@ inline constexpr std::uint32_t most_operations = 1 << 20;
 /// Whether a dtype has a number, if a rounded one.
 CAIRN_DECL bool has_number(dtype type, double value);
 
-/// Calls `f(node)` with each node of an expression, outer ones first.
-CAIRN_DECL void for_each_node(const expression& e, const std::function<void(const node&)>& f);
-CAIRN_DECL void for_each_expression(const expression& e,
-                                    const std::function<void(const expression&)>& f);
+/// Calls `f(expression)` with an expression and all that it is made of, outer ones first.
+template <class F>
+void for_each_expression(const expression& e, F&& f) {
+    f(e);
+    for (auto const& part : e.node().parts) for_each_expression(part, f);
+}
+/// Calls `f(node)` with their nodes.
+template <class F>
+void for_each_node(const expression& e, F&& f) {
+    f(e.node());
+    for (auto const& part : e.node().parts) for_each_node(part, f);
+}
+
+inline bool has(const expression& e, operation o) {
+    bool found = false;
+    for_each_node(e, [&](const node& n) { found = found || n.is_a(o); });
+    return found;
+}
 
 /// The shortest text that is read as the same number.
 CAIRN_DECL std::string number_text(double v);

@@ -66,12 +66,6 @@ CAIRN_DECL bool are_proportions(const index_vector& of, std::size_t parts) {
     return of.empty() || of.size() == parts;
 }
 
-CAIRN_DECL bool has(const expression& e, operation o) {
-    bool found = false;
-    for_each_node(e, [&](const node& n) { found = found || n.is_a(o); });
-    return found;
-}
-
 }  // namespace detail
 
 using detail::operation;

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -128,16 +127,6 @@ CAIRN_DECL std::vector<std::string> printed_arguments(const node& n) {
         case leave_out: break;
     }
     return all;
-}
-
-CAIRN_DECL void for_each_expression(const expression& e,
-                                    const std::function<void(const expression&)>& f) {
-    f(e);
-    for (auto const& part : e.node().parts) for_each_expression(part, f);
-}
-
-CAIRN_DECL void for_each_node(const expression& e, const std::function<void(const node&)>& f) {
-    for_each_expression(e, [&](const expression& inner) { f(inner.node()); });
 }
 
 CAIRN_DECL std::string shown(const expression& e) {

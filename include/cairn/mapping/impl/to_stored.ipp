@@ -108,7 +108,8 @@ private:
         auto const& e = mapping_.lines()[by.line].made_of;
         made_.used.insert(made_.used.end(), name);
         for_each_node(e, [&](const node& n) {
-            if (n.is_a(operation::stored) && n.name.same(by.bound, by.bound))
+            if (n.is_a(operation::stored) && !n.name.is_literal() &&
+                n.name.same(by.bound, by.bound))
                 check_reads_back(n.name, n.name.fill(by.bound), by.bound);
         });
         auto const& n = e.node();
@@ -279,10 +280,7 @@ private:
     }
 
     void invert(claim& c, const sources& stored) {
-        bool like_others = false;
-        for_each_node(c.made_of, [&](const node& n) {
-            like_others = like_others || n.is_a(operation::constant_like);
-        });
+        bool const like_others = has(c.made_of, operation::constant_like);
         evaluation evaluate(like_others ? with_passing(stored) : stored, c.name);
         std::vector<std::pair<piece, double>> dropped;
         evaluate.dropped = [&](std::vector<piece> around, double value) {

@@ -60,8 +60,12 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
             auto const* const from = stored_.tensor(p.from->name);
             orders_.emplace(p.from->name, from->chunks);
             std::uint64_t elements = 0;
-            for (std::size_t i = 0; i < from->chunks.size(); ++i)
-                elements += static_cast<std::uint64_t>(from->chunks.region(i).volume());
+            for (std::size_t i = 0; i < from->chunks.size(); ++i) {
+                std::uint64_t volume = 1;
+                for (auto const n : from->chunks.lengths(i))
+                    volume *= static_cast<std::uint64_t>(n);
+                elements += volume;
+            }
             if (elements != static_cast<std::uint64_t>(from->shape.product()))
                 partial_.insert(p.from->name);
         }
