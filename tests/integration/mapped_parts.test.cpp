@@ -49,7 +49,6 @@ bool same(float a, float b) {
 
 BOOST_AUTO_TEST_CASE(quantised_weights_are_turned_round_and_cut) {
     namespace samples = quantised_samples;
-    int found = 0;
     for (unsigned seed = 0; seed < 60; ++seed) {
         std::mt19937 random(seed);
         auto s = seed % 3 == 0   ? samples::fp8(random)
@@ -84,17 +83,6 @@ BOOST_AUTO_TEST_CASE(quantised_weights_are_turned_round_and_cut) {
                 cairn::load(cairn::state_dict{{"w", part}}, "m", store, me, how);
             });
             check();
-            cairn::checkpointer keeper(cairn::solo(), store, {}, how);
-            // Finds those that have .metadata.
-            auto const loaded = keeper.load_latest([&](const cairn::stored_checkpoint& c) {
-                BOOST_TEST_REQUIRE(c.content().tensor("w") != nullptr);
-                BOOST_TEST((c.content().tensor("w")->type == dtype::float32));
-                return cairn::state_dict{{"w", view(all, {2 * columns, rows})}};
-            });
-            if (loaded) {
-                ++found;
-                check();
-            }
             // A reader of the caller's may show codes, which are no weights.
             if (seed % 3 == 0)
                 BOOST_CHECK_EXCEPTION(
@@ -112,7 +100,6 @@ BOOST_AUTO_TEST_CASE(quantised_weights_are_turned_round_and_cut) {
             check();
         }
     }
-    BOOST_TEST(found > 10);
 }
 
 BOOST_AUTO_TEST_CASE(saves_check_the_state_before_it_is_mapped) {
@@ -345,6 +332,24 @@ BOOST_AUTO_TEST_CASE(a_stored_checkpoint_shows_the_names_of_the_state) {
     });
     BOOST_TEST(loaded.has_value());
     BOOST_TEST((into == w));
+}
+
+BOOST_AUTO_TEST_CASE(a_stored_checkpoint_shows_what_a_load_makes_of_codes) {
+    cairn::memory_store store;
+    std::vector<std::uint8_t> codes(4, 0x38);  // of 1
+    std::vector<float> scale{0.5f}, into(4);
+    cairn::save(cairn::state_dict{{"v", tensor_view(dtype::float8_e4m3fn, {2, 2}, codes.data())},
+                                  {"v_scale_inv", view(scale, {1, 1})}},
+                "step_1", store);
+    cairn::checkpointer keeper(cairn::solo(), store, {},
+                               cairn::mapping().set("w", dequantise(stored("v"))));
+    auto const loaded = keeper.load_latest([&](const cairn::stored_checkpoint& c) {
+        BOOST_TEST_REQUIRE(c.content().tensor("w") != nullptr);
+        BOOST_TEST((c.content().tensor("w")->type == dtype::float32));
+        return cairn::state_dict{{"w", view(into, {2, 2})}};
+    });
+    BOOST_TEST(loaded.has_value());
+    BOOST_TEST((into == std::vector<float>(4, 0.5f)));
 }
 
 BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {

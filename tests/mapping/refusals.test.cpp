@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(two_stored_tensors_do_not_become_one_in_silence) {
         to_state(joined, stored({{"attn.q_proj", {2}}, {"attn_q.proj", {2}}}));
     });
     BOOST_TEST(has(text, "attn_q_proj"), text);
-    BOOST_TEST(has(text, "'attn.q_proj' and 'attn_q.proj'"), text);
+    BOOST_TEST(has(text, "matches each name in one way"), text);
     auto const two = mapping()
                          .follow("x.{param...}.{slot}", "o.{param...}.{slot}")
                          .follow("x.{param...}.{slot}", "p.{param...}.{slot}");
