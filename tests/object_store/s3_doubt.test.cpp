@@ -118,6 +118,29 @@ BOOST_AUTO_TEST_CASE(an_upload_does_not_replace_what_was_complete_first) {
     BOOST_TEST(!stands(condition::refused, 400));
 }
 
+/// In the body of an answer that had begun well.
+BOOST_AUTO_TEST_CASE(a_completion_that_is_refused_late_is_refused) {
+    doubtful s;
+    auto store = s.store();
+    auto h = store.create("model.safetensors", part + 1);
+    h.write(0, pattern(part + 1));
+    s.fail_each(faults::answer(200, "PreconditionFailed"),
+                [](auto const& r) { return r.what() == kind::complete_upload; });
+    BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is(errc::already_exists));
+    BOOST_TEST(s.count(kind::complete_upload) == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(an_object_that_cannot_be_looked_at_may_be_ones_own) {
+    doubtful s;
+    auto store = s.store();
+    auto h = store.create("model.safetensors", part + 1);
+    h.write(0, pattern(part + 1));
+    s.fail(faults::reset(effect::done), kind::complete_upload, 0);
+    s.fail_each(faults::answer(403, "AccessDenied"),
+                [](auto const& r) { return r.what() == kind::head_object; });
+    BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is(errc::permission_denied));
+}
+
 BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_object) {
     doubtful s;
     auto store = s.impatient();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports into a bucket, and checkpoints that are uploaded to one.
 #include "s3_place.hpp"
+#include "support/error_codes.hpp"
 
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/thread_group.hpp>
@@ -17,9 +18,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -126,6 +130,31 @@ BOOST_AUTO_TEST_CASE(a_file_is_one_object) {
                       cairn::error);
     BOOST_TEST(stands(at, "x.pt", 2));
     BOOST_TEST(names_in(at) == (std::set<std::string>{"x.pt", "x.safetensors"}));
+}
+
+/// Two at a time, of which one file each is all: the one that is complete first stands, with what
+/// is beside it.
+BOOST_AUTO_TEST_CASE(files_beside_an_export_are_of_the_export_that_stands) {
+    s3_tests::bucket_server const server;
+    auto const at = server.store(), others = server.store();
+    auto const with = [](std::string_view config, std::function<void()> meanwhile) {
+        cairn::safetensors_writer_options o;
+        o.add_files = [config, meanwhile](auto const& add) {
+            add("config.json", std::as_bytes(std::span(config)));
+            meanwhile();
+        };
+        return o;
+    };
+    auto const first = with("1", [] {});
+    auto const late = with(
+        "2", [&] { export_to(1, "m", [&] { return cairn::safetensors_writer(others, first); }); });
+    BOOST_CHECK_EXCEPTION(export_to(2, "m", [&] { return cairn::safetensors_writer(at, late); }),
+                          cairn::error, support::is(cairn::errc::already_exists));
+    BOOST_TEST(stands(at, "m", 1));
+    auto m = at.at("m");
+    BOOST_TEST((names_in(m) == std::set<std::string>{"config.json", "model.safetensors"}));
+    auto const config = cairn::read_whole(m, "config.json");
+    BOOST_TEST((config.size() == 1u && static_cast<char>(config[0]) == '1'));
 }
 
 /// A file that is the target has no save id in its name, and is listed nowhere else.

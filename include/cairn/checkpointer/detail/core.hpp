@@ -192,7 +192,8 @@ private:
     }
     /// Returns where a checkpoint of that name is; the same on all ranks.
     std::size_t tier_of(const checkpoint_id& id);
-    bool other_copy_serves(const checkpoint_id& id, const std::exception_ptr& mine);
+    std::optional<checkpoint_id> other_copy(const checkpoint_id& id,
+                                            const std::exception_ptr& mine);
     load_report load_from(std::size_t tier, flattened_or_error& state, const checkpoint_id& id,
                           const load_options& options);
     void finish_earlier();

@@ -26,6 +26,14 @@ CAIRN_DECL bool tells_of_damage(const rank_failure& f);
 /// The same, or because storage did not give what it has: a copy elsewhere may serve.
 CAIRN_DECL bool tells_of_this_copy(const rank_failure& f);
 
+/// Whether a load that failed so had begun to write into the state.
+CAIRN_DECL bool has_modified(const std::exception_ptr& e);
+/// Throws it; if the state was modified before, as one that says so.
+[[noreturn]] CAIRN_DECL void rethrow_after(const std::exception_ptr& e, bool modified, int rank);
+/// Whether one is a copy of the other, in another store.
+CAIRN_DECL bool is_copy(const std::optional<commit_record>& a,
+                        const std::optional<commit_record>& b);
+
 /// The search of all ranks for the newest checkpoint that is whole for each of them, in several
 /// stores whose checkpoints have one order of commits. Of copies of one, that in the first store is
 /// examined first. The coordinator lists and reads the metadata; every rank examines the files as
@@ -58,6 +66,7 @@ public:
 private:
     template <class F>
     outcome answered(F&& f);
+    std::optional<found> search();
     std::vector<std::byte> candidate();
     std::optional<candidates::candidate> next_candidate();
     std::vector<std::byte> verdict(const std::vector<outcome>& all);
@@ -68,8 +77,9 @@ private:
     std::vector<any_store> tiers_;
     latest_options options_;
     std::shared_ptr<cairn::activity> activity_;
-    std::vector<candidates> left_{};         ///< On the coordinator: of each store.
-    std::size_t current_ = 0;                ///< Where the current candidate is, …
+    std::vector<candidates> left_{};  ///< On the coordinator: of each store.
+    bool modified_ = false;           ///< A load of one of them has begun to write into the state.
+    std::size_t current_ = 0;         ///< Where the current candidate is, …
     std::optional<commit_record> record_{};  ///< … and its record.
     std::optional<error>
         unread_{};  ///< Why the candidate before could not be read: it is its copy.

@@ -123,6 +123,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     schedule_->restart();
     next_ = checkpoint_schedule::next_call;
     last_step_.reset();
+    latest_.reset();
     return r;
 }
 /// Without memory to say what it was, a rank says only that its save failed.
@@ -220,11 +221,7 @@ template <class F>
 outcome checkpointer_core::answered(F&& f) {
     outcome o;
     if (ranks().coordinator()) {
-        try {
-            o.payload = f();
-        } catch (...) {
-            o.failures = failures_of(std::current_exception(), ranks().rank());
-        }
+        o = ranks().alone([&] { return ranks().attempt(f); });
     }
     return ranks().broadcast(o);
 }

@@ -8,7 +8,6 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/detail/run_load.hpp>
-#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
@@ -41,22 +40,42 @@ CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const 
     } catch (...) {
         mine = std::current_exception();
     }
-    if (!other_copy_serves(id, mine)) {
+    auto const copy = other_copy(id, mine);
+    if (!copy) {
         if (mine) std::rethrow_exception(mine);
         return report;
     }
-    report = load_from(1, state, id, options);
-    if (mine)
-        report.warnings.push_back("loaded from '" + options_.upload->to.describe(id) +
-                                  "', because of what the first place has: " + text_of(mine));
+    try {
+        report = load_from(1, state, *copy, options);
+    } catch (...) {
+        rethrow_after(std::current_exception(), !mine || has_modified(mine), ranks().rank());
+    }
+    report.warnings.push_back(
+        "loaded from '" + options_.upload->to.describe(*copy) +
+        "', because of what the first place has: " +
+        (mine ? text_of(mine) : std::string("a load there failed on another rank")));
     return report;
 }
-/// After a load from the first place: whether it failed because of what is there, and the second
-/// place has it too.
+/// After a load from the first place: the copy of the same commit in the second place, if the load
+/// failed because of what the first one has.
 /// @param mine  How it has failed on this rank; null: it has not.
 /// @throws `mine` if the group has failed
-CAIRN_DECL bool checkpointer_core::other_copy_serves(const checkpoint_id& id,
-                                                     const std::exception_ptr& mine) {
+CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::other_copy(
+    const checkpoint_id& id, const std::exception_ptr& mine) {
+    auto const of_same_commit = [&](const std::vector<rank_failure>& failures) {
+        checkpoint_id name;
+        if (failures.empty() || !std::all_of(failures.begin(), failures.end(), tells_of_this_copy))
+            return name;
+        try {
+            name = parts_.store.place_id(id);
+            if (!is_object_name(name)) return checkpoint_id();
+            auto here = parts_.store.at(name), there = options_.upload->to.at(name);
+            if (!is_copy(read_commit_record(here), read_commit_record(there))) name.clear();
+        } catch (...) {  // what cannot be compared may be another commit
+            name.clear();
+        }
+        return name;
+    };
     try {
         auto const all = ranks().gather(ranks().alone([&] {
             outcome o;
@@ -64,17 +83,14 @@ CAIRN_DECL bool checkpointer_core::other_copy_serves(const checkpoint_id& id,
             return o;
         }));
         auto const told = answered([&] {
-            auto const failures = collect_failures(all);
-            auto place = options_.upload->to.at(options_.upload->to.place_id(id));
-            bool const serves = !failures.empty() &&
-                                std::all_of(failures.begin(), failures.end(), tells_of_this_copy) &&
-                                exists(place, metadata_name);
             wire_writer w;
-            w.u8(serves ? 1 : 0);
+            w.string(of_same_commit(collect_failures(all)));
             return w.take();
         });
         if (!told.failures.empty()) throw error(told.failures, false);
-        return ranks().alone([&] { return wire_reader(told.payload).u8() != 0; });
+        auto name = ranks().alone([&] { return wire_reader(told.payload).string(); });
+        if (name.empty()) return {};
+        return name;
     } catch (...) {
         if (mine) std::rethrow_exception(mine);
         throw;
@@ -147,7 +163,7 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::latest(const latest_o
 /// code.
 inline std::exception_ptr no_damage(const std::exception_ptr& e, int rank) {
     auto const failures = failures_of(e, rank);
-    if (std::none_of(failures.begin(), failures.end(), tells_of_damage)) return e;
+    if (std::none_of(failures.begin(), failures.end(), tells_of_this_copy)) return e;
     return std::make_exception_ptr(
         error(errc::invalid_state, {.expected = "a state to load into", .found = text_of(e)}));
 }

@@ -87,7 +87,8 @@ CAIRN_DECL void checkpointer_core::reopen_uploads() noexcept {
     if (!group_->uploads || open_uploads() != 0) return;
     try {
         open_uploads(*group_);
-    } catch (...) {  // the group has broken, as its next exchange says
+    } catch (...) {  // as the next exchange of each rank says
+        group_->lane.cancel();
     }
 }
 CAIRN_DECL void checkpointer_core::open_uploads(group& g) {

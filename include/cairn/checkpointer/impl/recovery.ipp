@@ -32,14 +32,28 @@ CAIRN_DECL bool tells_of_damage(const rank_failure& f) {
 template <class F>
 outcome recovery::answered(F&& f) {
     outcome o;
-    if (ranks_.coordinator()) o = ranks_.attempt(std::forward<F>(f));
+    if (ranks_.coordinator()) o = ranks_.alone([&] { return ranks_.attempt(std::forward<F>(f)); });
     o = ranks_.broadcast(o);
     if (!o.failures.empty()) throw error(std::move(o.failures), false);
     return o;
 }
 
-/// Whether one is a copy of the other, in another store.
-inline bool is_copy(const std::optional<commit_record>& a, const std::optional<commit_record>& b) {
+CAIRN_DECL bool has_modified(const std::exception_ptr& e) {
+    try {
+        std::rethrow_exception(e);
+    } catch (const error& x) {
+        return x.state_modified();
+    } catch (...) {
+        return false;
+    }
+}
+CAIRN_DECL void rethrow_after(const std::exception_ptr& e, bool modified, int rank) {
+    if (!modified || has_modified(e)) std::rethrow_exception(e);
+    throw error(failures_of(e, rank), true);
+}
+
+CAIRN_DECL bool is_copy(const std::optional<commit_record>& a,
+                        const std::optional<commit_record>& b) {
     return a && b && std::tie(a->sequence, a->committed) == std::tie(b->sequence, b->committed);
 }
 inline bool is_newer(const committed_checkpoint& b, const committed_checkpoint& a) {
@@ -100,12 +114,13 @@ CAIRN_DECL std::vector<std::byte> recovery::candidate() {
         try {
             left_.emplace_back(tiers_[i], std::move(how), activity_);
         } catch (const error& e) {
-            if (i == 0) throw;
+            if (tiers_.size() == 1) throw;
             auto why = e.context();
             if (why.remedy.empty())
-                why.remedy =
-                    "to go on from what the first place has, leave "
-                    "checkpointer_options::upload out for this start";
+                why.remedy = i == 0 ? "to go on from what the second place has, make it the "
+                                      "checkpointer's store for this start"
+                                    : "to go on from what the first place has, leave "
+                                      "checkpointer_options::upload out for this start";
             throw error(e.code(), std::move(why));
         }
     }
@@ -149,6 +164,13 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
 }
 
 CAIRN_DECL auto recovery::next() -> std::optional<found> {
+    try {
+        return search();
+    } catch (...) {
+        rethrow_after(std::current_exception(), modified_, ranks_.rank());
+    }
+}
+CAIRN_DECL auto recovery::search() -> std::optional<found> {
     for (;;) {
         auto const told = answered([&] { return candidate(); });
         found f;
@@ -198,15 +220,18 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
             return w.take();
         });
     } catch (...) {
-        if (mine) std::rethrow_exception(mine);  // it says why the group has failed
-        throw;
+        // The load's own says why the group has failed.
+        rethrow_after(mine ? mine : std::current_exception(), modified_, ranks_.rank());
     }
     auto const how = ranks_.alone([&] { return wire_reader(told.payload).u8(); });
     if (how == other) {
-        if (mine) std::rethrow_exception(mine);
-        throw error(errc::rank_failed,
-                    {.file = f.id, .found = "a load that failed on another rank"});
+        auto const why = mine ? mine
+                              : std::make_exception_ptr(error(
+                                    errc::rank_failed,
+                                    {.file = f.id, .found = "a load that failed on another rank"}));
+        rethrow_after(why, modified_ || !mine, ranks_.rank());
     }
+    if (how == damaged) modified_ = modified_ || !mine || has_modified(mine);
     return how == success;
 }
 

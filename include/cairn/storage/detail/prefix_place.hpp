@@ -123,6 +123,11 @@ public:
     void complete(const std::string& file, std::uint64_t size,
                   const std::function<void()>& finish) override {
         if (unique_) return finish();
+        // Before files beside it replace those of another export. Some servers look at this only
+        // when an upload begins.
+        if (exists(fresh_, file))
+            throw taken("nothing, as when this save began", "another export",
+                        "choose another name, or remove it first");
         put_small();
         file_ = file;
         size_ = size;

@@ -158,8 +158,11 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
         bool const is_confirmed =
             a.got.body.find("CompleteMultipartUploadResult") != a.got.body.npos;
         if (!a.code.empty() || !is_confirmed) {
-            a.got.status = a.code == "SlowDown" || a.code == "ServiceUnavailable" ? 503 : 500;
-            a.in_doubt = true;
+            bool const refused = a.code == "PreconditionFailed";
+            bool const gone = a.code == "NoSuchUpload";
+            bool const busy = a.code == "SlowDown" || a.code == "ServiceUnavailable";
+            a.got.status = refused ? 412 : gone ? 404 : busy ? 503 : 500;
+            a.in_doubt = a.in_doubt || !(refused || gone);
         }
     }
     if (a.is(429) || a.is(503)) ++throttled_;

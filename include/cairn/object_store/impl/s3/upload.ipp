@@ -301,7 +301,8 @@ CAIRN_DECL void upload::complete() {
     // Some servers ignore it here, and others do not know it: `s3_store::create` has looked too.
     if (!client_.options().options.unconditional) c.headers = {{"if-none-match", "*"}};
     auto a = client_.send(c);
-    if (a.is(501) || (a.is(400) && a.code == "InvalidArgument")) {
+    if (a.is(501) || a.is(405) ||
+        (a.is(400) && (a.code == "InvalidArgument" || a.code == "InvalidRequest"))) {
         c.headers.clear();
         auto const in_doubt = a.in_doubt;
         a = client_.send(c);
@@ -318,7 +319,9 @@ CAIRN_DECL void upload::complete() {
 
 /// Whether there is the object of this upload.
 CAIRN_DECL bool upload::is_there() {
-    auto const a = client_.send(about("HEAD"));
+    auto const c = about("HEAD");
+    auto const a = client_.send(c);
+    if (!a.ok() && !a.is(404)) throw client_.failure(c, a);  // it may be there
     return a.ok() && a.got.header(mark_header) == mark_;
 }
 
