@@ -352,6 +352,30 @@ BOOST_AUTO_TEST_CASE(a_stored_checkpoint_shows_what_a_load_makes_of_codes) {
     BOOST_TEST((into == std::vector<float>(4, 0.5f)));
 }
 
+BOOST_AUTO_TEST_CASE(a_stored_checkpoint_that_a_mapping_does_not_fit_breaks_no_group) {
+    cairn::memory_store store;
+    auto const v = numbers(4, 1);
+    cairn::save(cairn::state_dict{{"v", v}}, "step_1", store);
+    cairn::run_ranks(2, [&](auto& me) {
+        cairn::checkpointer keeper(me, store, {},
+                                   cairn::mapping().set("w", transpose(stored("v"))));
+        std::vector<float> into(4);
+        auto const load = [&](bool looks) {
+            (void)keeper.load_latest([&](const cairn::stored_checkpoint& c) {
+                if (looks) (void)c.content();
+                return cairn::state_dict{{"w", view(into, {2, 2})}};
+            });
+        };
+        for (bool const looks : {true, false})
+            BOOST_CHECK_EXCEPTION(load(looks), cairn::error, [](const cairn::error& e) {
+                return std::string(e.what()).find("transpose") != std::string::npos;
+            });
+        BOOST_TEST(keeper.save_now(2, cairn::state_dict{{"w", view(into, {2, 2})}}).saved);
+        (void)keeper.wait();
+        load(true);
+    });
+}
+
 BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {
     cairn::memory_store store;
     auto m = numbers(4, 1);

@@ -33,7 +33,6 @@ class stored_checkpoint {
 public:
     /// For the implementation. @param content  As it is stored; outlives this.
     /// @param names  Null: they are those that are stored.
-    /// @throws error if the mapping does not fit it
     CAIRN_DECL stored_checkpoint(checkpoint_id id, const metadata& content, any_store store,
                                  std::vector<any_memory_space> spaces,
                                  std::shared_ptr<const mapping> names);
@@ -41,7 +40,11 @@ public:
 
     const checkpoint_id& id() const noexcept { return id_; }
     /// Names, shapes and dtypes, without data.
-    const metadata& content() const noexcept { return mapped_ ? *mapped_ : *content_; }
+    /// @throws error if the mapping does not fit it, or what it needs cannot be read
+    const metadata& content() const {
+        if (unmapped_) std::rethrow_exception(unmapped_);
+        return mapped_ ? *mapped_ : *content_;
+    }
 
     /// Loads some of it, on this rank alone: each rank reads for itself. Every call reads the
     /// metadata again, so it is better to read several values in one call.
@@ -58,13 +61,14 @@ public:
         return t;
     }
 
-    /// For the implementation: the exception of a `read` that found damage, if any.
+    /// For the implementation: the exception that found damage, if any.
     const std::exception_ptr& damage() const noexcept { return damage_; }
 
 private:
     checkpoint_id id_;
     const metadata* content_;
     std::optional<metadata> mapped_{};
+    std::exception_ptr unmapped_{};  ///< Why it could not be mapped.
     any_store store_;
     std::vector<any_memory_space> spaces_;
     std::shared_ptr<const mapping> names_;

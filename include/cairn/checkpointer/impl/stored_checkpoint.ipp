@@ -14,6 +14,7 @@
 #include <cairn/verb/detail/flattened_or_error.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
 
+#include <exception>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -28,13 +29,18 @@ CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata
     : id_(std::move(id)), content_(&content), store_(std::move(store)), spaces_(std::move(spaces)),
       names_(std::move(names)) {
     if (!names_) return;
-    if (!names_->dequantises()) {
-        mapped_ = mapped(content, *names_);
-        return;
+    try {
+        if (!names_->dequantises()) {
+            mapped_ = mapped(content, *names_);
+            return;
+        }
+        dequantising_reader reader(store_);
+        reader.reset(id_);
+        mapped_ = mapped(reader.read_metadata(), *names_);
+    } catch (const error& e) {
+        unmapped_ = std::current_exception();
+        if (detail::tells_of_this_copy(e.as_failure(0))) damage_ = unmapped_;
     }
-    dequantising_reader reader(store_);
-    reader.reset(id_);
-    mapped_ = mapped(reader.read_metadata(), *names_);
 }
 
 CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
@@ -52,7 +58,7 @@ CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
             detail::devices_of<detail::space_holder::operation>(flat.leaves(), none, spaces_);
         (void)detail::run_load(flat, id_, {}, std::move(given));
     } catch (const error& e) {
-        if (detail::tells_of_damage(e.as_failure(0))) damage_ = std::current_exception();
+        if (detail::tells_of_this_copy(e.as_failure(0))) damage_ = std::current_exception();
         throw;
     }
 }
