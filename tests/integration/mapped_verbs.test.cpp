@@ -240,10 +240,13 @@ BOOST_AUTO_TEST_CASE(a_conversion_tells_of_names_that_it_has_for_something_else)
     cairn::mapping again;
     again.set_optional("all", stack("n", stored("e.{n}"))).set("other", leave_out());
     auto const stacked = cairn::convert_source(store, "stacked");
-    auto const said = failure([&] { cairn::convert(stacked, "no", {}, store, again); },
-                              cairn::errc::unexpected_key);
+    auto const said =
+        failure([&] { cairn::convert(stacked, "no", {}, store, again); }, cairn::errc::missing_key);
     BOOST_TEST(said.find("'all'") != said.npos, said);
     BOOST_TEST(said.find("applied before") != said.npos, said);
+    auto const tree = failure([&] { (void)cairn::load_tree("stacked", {}, store, again); },
+                              cairn::errc::missing_key);
+    BOOST_TEST(tree.find("'all'") != tree.npos, tree);
     cairn::convert_options others;
     others.wants = [](std::string_view fqn) { return fqn != "all"; };
     BOOST_TEST(cairn::convert(stacked, "rest", others, store, again).left_out.empty());

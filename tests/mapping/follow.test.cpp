@@ -279,14 +279,90 @@ BOOST_AUTO_TEST_CASE(names_that_a_save_and_a_load_read_otherwise_are_refused) {
     mapping follows;
     follows.set("n.{i}", map::transpose(map::stored("w.{i}")))
         .follow("o.{param...}-{slot...}", "p.{slot...}-{param...}");
+    auto const made = to_state(follows, stored({{"w.a-b", {2, 2}}, {"p.m-w.a-b", {2, 2}}}));
+    BOOST_TEST(made.tensors.contains("o.n.a-b-m"));
+    auto const turned = mapping()
+                            .set("n.{i}", map::transpose(map::stored("w.{i}")))
+                            .follow("o.{slot...}-{param...}", "p.{param...}-{slot...}");
     text = error_of(errc::invalid_argument, [&] {
-        to_state(follows, stored({{"w.a-b", {2, 2}}, {"p.m-w.a-b", {2, 2}}}));
+        to_state(turned, stored({{"w.a", {2, 2}}, {"p.w.a-m-v", {2, 2}}}));
     });
-    BOOST_TEST(has(text, "o.{param...}-{slot...}"), text);
+    BOOST_TEST(has(text, "o.{slot...}-{param...}"), text);
     text = error_of(errc::invalid_argument, [&] {
         to_stored(follows, state({{"n.a", {2, 2}}, {"o.n.a-m-v", {2, 2}}}));
     });
     BOOST_TEST(has(text, "p.{slot...}-{param...}"), text);
+}
+
+BOOST_AUTO_TEST_CASE(optimizer_state_belongs_to_a_parameter_that_is_there) {
+    // Names with slashes on both sides of the slot's.
+    auto const flax = mapping()
+                          .set("enc/w", map::transpose(map::stored("enc/w")))
+                          .follow("{param...}/{slot}", "{param...}/{slot}");
+    auto const made = to_state(flax, stored({{"enc/w", {2, 3}}, {"enc/w/m", {2, 3}}}));
+    BOOST_TEST((made.tensors.at("enc/w/m").shape == index_vector{3, 2}));
+    auto const back = to_stored(flax, state({{"enc/w", {3, 2}}, {"enc/w/m", {3, 2}}}));
+    BOOST_TEST((back.tensors.at("enc/w/m").shape == index_vector{2, 3}));
+
+    // One optimizer of two models.
+    std::string const names = "optim.{param...}.{slot}";
+    auto const two = mapping()
+                         .set("model.w", map::transpose(map::stored("model.w")))
+                         .set("critic.v", map::transpose(map::stored("critic.v")))
+                         .follow(names, names, "model.", "model.")
+                         .follow(names, names, "critic.", "critic.");
+    auto const saved = to_stored(two, state({{"model.w", {2, 3}},
+                                             {"critic.v", {2, 3}},
+                                             {"optim.w.m", {2, 3}},
+                                             {"optim.v.m", {2, 3}}}));
+    auto const loaded = to_state(two, stored({{"model.w", {3, 2}},
+                                              {"critic.v", {3, 2}},
+                                              {"optim.w.m", {3, 2}},
+                                              {"optim.v.m", {3, 2}}}));
+    for (auto const* const name : {"optim.w.m", "optim.v.m"}) {
+        BOOST_TEST((saved.tensors.at(name).shape == index_vector{3, 2}), name);
+        BOOST_TEST((loaded.tensors.at(name).shape == index_vector{2, 3}), name);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_tied_to_has_its_own_name_too) {
+    for (auto const others : {other_names::pass, other_names::refuse, other_names::leave_out}) {
+        auto const m = mapping()
+                           .set("head", map::tie(map::stored("wte")))
+                           .follow("o.{param...}.{slot}", "o.{param...}.{slot}")
+                           .others(others);
+        auto const made = to_state(m, stored({{"wte", {4, 2}}, {"o.wte.m", {4, 2}}}, {"o.wte.n"}));
+        for (auto const* const name : {"wte", "o.wte.m", "o.wte.n"})
+            BOOST_TEST(made.passes(name) == (others == other_names::pass), name);
+        BOOST_TEST(made.tensors.contains("head"));
+        BOOST_TEST(made.hidden.empty());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(names_in_a_stack_are_read_as_what_they_were_made_of) {
+    auto const m = mapping().set("w.{k}", map::stack("e", map::stored("w_{k}_{e}")));
+    to_stored(m, state({{"w.up", {2, 4}}}));
+    auto const text = error_of(errc::invalid_argument, [&] {
+        to_stored(m, state({{"w.up_proj", {2, 4}}}));
+    });
+    BOOST_TEST(has(text, "w_{k}_{e}"), text);
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_is_saved_without_its_model) {
+    auto const m = mapping()
+                       .set("w", map::concat(0, {map::stored("a"), map::stored("b")}, {1, 1}))
+                       .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const back = to_stored(m, state({{"optim.w.exp_avg", {4, 3}}, {"optim.w.step", {}}}));
+    for (auto const* const name : {"optim.a.step", "optim.b.step"})
+        BOOST_TEST(back.tensors.contains(name), name);
+    BOOST_TEST((back.tensors.at("optim.b.exp_avg").shape == index_vector{2, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(optimizer_state_whose_name_is_taken_is_not_lost_in_silence) {
+    auto const m =
+        mapping().rename("a", "b").follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const made = to_state(m, stored({{"b", {4}}, {"optim.b.m", {4}}, {"optim.a.m", {4}}}));
+    BOOST_TEST(made.hidden.contains("optim.a.m"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

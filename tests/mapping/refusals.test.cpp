@@ -269,6 +269,13 @@ BOOST_AUTO_TEST_CASE(a_tensor_has_no_more_names_than_there_is_memory_for) {
                                 to_state(apart, stored({{"experts.w", {many, 0}}}));
                             }),
                    "1099511627776"));
+    auto const nested = mapping().set(
+        "h.{i}.{e}", map::unstack(map::unstack(map::stored("experts.w"), "{i}"), "{e}"));
+    BOOST_TEST(has(error_of(errc::unsupported,
+                            [&] {
+                                to_state(nested, stored({{"experts.w", {1 << 11, 1 << 11, 0}}}));
+                            }),
+                   "1048576"));
     auto const together = mapping().set("experts.w", map::stack("e", map::stored("e.{e}.w")));
     BOOST_TEST(has(error_of(errc::unsupported,
                             [&] {

@@ -161,9 +161,10 @@ DEFECTS = [
            "if (!names_->dequantises()) {", "if (PLANTED || !names_->dequantises()) {",
            by="integration:mapped_parts",
            wrong="a state is made for codes of which a load makes numbers"),
-    Defect("hidden-names-lost", "convert/impl/conversion_planner.ipp",
-           "if (options_.converts(name) && !pieces_",
-           "if (options_.converts(name) && !PLANTED && !pieces_",
+    Defect("hidden-names-lost", "storage/impl/mapped_metadata.ipp",
+           "if (made_.tensors.count(fqn) != 0 || made_.values.count(fqn) != 0) continue;",
+           "if (PLANTED || made_.tensors.count(fqn) != 0 ||\n"
+           "                made_.values.count(fqn) != 0) continue;",
            by="integration:mapped_verbs", wrong="a second conversion loses all experts in silence"),
     Defect("hidden-names-unsaid", "convert/impl/conversion_planner.ipp",
            "if (options_.converts(name)) to.left_out",

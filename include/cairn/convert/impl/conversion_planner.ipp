@@ -41,15 +41,6 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     });
     for (auto const& unmade : pieces_->meta().unmade)
         if (options_.converts(unmade.first)) pieces_->meta().check_made(unmade.first);
-    for (auto const& name : pieces_->hidden())
-        if (options_.converts(name) && !pieces_->meta().entries.contains(name))
-            throw error(errc::unexpected_key,
-                        {.fqn = name,
-                         .expected = "what the mapping makes it of",
-                         .found = "nothing of that, but something that has this name already, as "
-                                  "if the mapping had been applied before",
-                         .remedy = "Convert without this mapping, or leave the name out by "
-                                   "convert_options::wants."});
 }
 
 /// The file where the elements of a tensor begin, the item there, and the byte in it: names of a

@@ -69,6 +69,13 @@ private:
     }
 };
 
+/// What a name of optimizer state means.
+struct follower_reading {
+    const follower_patterns* of = nullptr;
+    std::string param{};  ///< As optimizer state calls it.
+    captures slot{};
+};
+
 /// The patterns of a mapping, parsed once.
 class lines {
 public:
@@ -80,6 +87,14 @@ public:
     };
     /// Returns the line that makes a name of the state: the first whose pattern matches.
     CAIRN_DECL std::optional<made_by> find(const std::string& name) const;
+
+    /// Reads a name of optimizer state: of what it may mean, the first whose parameter is known,
+    /// with the longest name; otherwise the first, with the shortest one.
+    /// @param of     Target: a name of the state. Source: a stored one.
+    /// @param known  Whether there is a parameter of this name, there.
+    CAIRN_DECL std::optional<follower_reading> reading(
+        const std::string& name, side of,
+        const std::function<bool(const std::string&)>& known) const;
 
     const std::vector<name_pattern>& names() const noexcept { return names_; }
     const std::vector<follower_patterns>& followers() const noexcept { return followers_; }
@@ -112,6 +127,17 @@ CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name,
 /// The same, with what it reads of the name.
 CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name,
                                  const captures& by);
+
+/// Calls `f(node, bound)` with each stored name of an expression: of what is stacked, the first.
+template <class F>
+void for_each_leaf(const expression& e, captures& bound, F&& f) {
+    auto const& n = e.node();
+    if (n.is_a(operation::stored)) f(n, std::as_const(bound));
+    auto const before = bound.size();
+    if (n.is_a(operation::stack)) bound.bind(n.capture, "0");
+    for (auto const& part : n.parts) for_each_leaf(part, bound, f);
+    bound.shrink(before);
+}
 
 /// Returns the names of stored things of an expression, in its order, as far as they are known.
 CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,

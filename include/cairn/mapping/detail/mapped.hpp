@@ -60,6 +60,8 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
+    /// Of a load: stored names that something is tied to, and that may pass themselves.
+    std::set<std::string, std::less<>> tied{};
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.
     std::set<std::string, std::less<>> hidden{};
@@ -108,9 +110,6 @@ private:
     const metadata& stored_;
     name_list names_{};
 };
-
-/// Whether a dtype has every number of another one: a conversion back and forth loses nothing.
-CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept;
 
 struct tensor_type {
     dtype type = dtype::float32;

@@ -72,6 +72,8 @@ inline constexpr std::uint32_t most_operations = 1 << 20;
 
 /// Whether a dtype has a number, if a rounded one.
 CAIRN_DECL bool has_number(dtype type, double value);
+/// Whether a dtype has every number of another one: a conversion back and forth loses nothing.
+CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept;
 
 /// Calls `f(expression)` with an expression and all that it is made of, outer ones first.
 template <class F>

@@ -73,6 +73,7 @@ private:
 
     const sources& like_;
     std::map<std::string, stored_shape, std::less<>> found_{};
+    std::int64_t stacked_ = 0;                  ///< Names of all stacks.
     complaint about_{};                         // of what is being added
     dtype type_ = dtype::float32;               // of that
     std::vector<const std::string*> leaves_{};  // of that

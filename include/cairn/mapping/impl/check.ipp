@@ -21,7 +21,8 @@ CAIRN_DECL mapping_report check(const mapping& m, const metadata& stored) {
     mapping_report report;
     for (auto const& e : found.errors) report.errors.emplace_back(e.what());
     for (auto const& entry : stored.entries)
-        if (!made.used.contains(entry.first)) report.unused.push_back(entry.first);
+        if (!made.used.contains(entry.first) && !made.tied.contains(entry.first))
+            report.unused.push_back(entry.first);
     for (auto const i : made.idle) report.idle.push_back(m.lines()[i].name);
     for (auto& p : found.twice)
         report.ambiguous.push_back({std::move(p.name), p.made_by, p.also_by});

@@ -78,6 +78,37 @@ CAIRN_DECL std::optional<lines::made_by> lines::find(const std::string& name) co
     return best;
 }
 
+CAIRN_DECL std::optional<follower_reading> lines::reading(
+    const std::string& name, side of, const std::function<bool(const std::string&)>& known) const {
+    auto const is_of_word = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    };
+    std::optional<follower_reading> first;
+    for (auto const& f : followers_) {
+        auto const& pattern = of == side::target ? f.name : f.stored;
+        auto const& prefix = of == side::target ? f.prefix : f.stored_prefix;
+        captures c;
+        if (!pattern.match(name, c)) continue;
+        auto const shortest = *c.find(parameter);
+        auto const begin = pattern.prefix({}).size();
+        // Where it is the first capture, it may be longer.
+        auto end = name.compare(begin, shortest.size(), shortest) == 0 ? name.size() : 0;
+        for (; end > begin + shortest.size(); --end) {
+            if (end != name.size() && is_of_word(name[end])) continue;
+            auto param = name.substr(begin, end - begin);
+            if (!known(prefix.before(param))) continue;
+            captures longer;
+            longer.bind(std::string(parameter), param);
+            if (pattern.match(name, longer))
+                return follower_reading{&f, std::move(param), *longer.only(f.slot)};
+        }
+        follower_reading r{&f, shortest, *c.only(f.slot)};
+        if (known(prefix.before(shortest))) return r;
+        if (!first) first = std::move(r);
+    }
+    return first;
+}
+
 CAIRN_DECL void check_reads_back(const name_pattern& p, const std::string& name, const captures& by,
                                  const captures& read) {
     if (p.same(by, read)) return;

@@ -20,6 +20,42 @@ namespace cairn::map {
 
 namespace detail {
 
+CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
+    using enum dtype;
+    if (wide == narrow) return true;
+    auto const is = [](dtype d, dtype_class c) { return info(d).kind == c; };
+    // Bits of a float's significand and exponent.
+    struct floats {
+        int significand = 0, exponent = 0;
+    };
+    auto const bits = [](dtype d) -> floats {
+        switch (d) {
+            case float64: return {53, 11};
+            case float32: return {24, 8};
+            case float16: return {11, 5};
+            case bfloat16: return {8, 8};
+            case float8_e4m3fn:
+            case float8_e4m3fnuz: return {4, 4};
+            case float8_e5m2:
+            case float8_e5m2fnuz: return {3, 5};
+            case float8_e8m0fnu: return {1, 8};
+            default: return {};
+        }
+    };
+    if (is(wide, dtype_class::floating) && is(narrow, dtype_class::floating))
+        return size_of(wide) > size_of(narrow) &&
+               bits(wide).significand >= bits(narrow).significand &&
+               bits(wide).exponent >= bits(narrow).exponent;
+    if (is(wide, dtype_class::complex) && is(narrow, dtype_class::complex))
+        return size_of(wide) > size_of(narrow);
+    if (is(narrow, dtype_class::boolean)) return !is(wide, dtype_class::packed);
+    if (!is(wide, dtype_class::integer) || !is(narrow, dtype_class::integer)) return false;
+    auto const is_signed = [](dtype d) {
+        return d == int64 || d == int32 || d == int16 || d == int8;
+    };
+    return size_of(wide) > size_of(narrow) && (is_signed(wide) || !is_signed(narrow));
+}
+
 CAIRN_DECL bool has_number(dtype type, double value) {
     if (!can_convert(dtype::float64, type)) return false;
     alignas(16) std::array<std::byte, 16> memory{};

@@ -145,9 +145,10 @@ CAIRN_DECL void stored_shapes::require_each(const expression& e, captures& bound
     auto const count = wanted[d].n;
     if (count == -1)
         about_.fail(errc::invalid_argument, e, "a length that the state tells", to_string(wanted));
-    if (count > std::int64_t{most_operations})
+    if (count > std::int64_t{most_operations} - stacked_)
         about_.fail(errc::unsupported, e, "at most " + std::to_string(most_operations) + " names",
                     std::to_string(count));
+    stacked_ += count;
     wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(d));
     for (std::int64_t i = 0; i < count; ++i) {
         auto const before = bound.size();

@@ -40,16 +40,7 @@ public:
         std::set<std::string_view> names;
         for (auto const& [name, entry] : stored.entries) {
             names.insert(names.end(), name);
-            for (std::size_t f = 0; f < slots_.size(); ++f) {
-                auto const& how = lines_.followers()[f];
-                if (captures c; how.stored.match(name, c)) {
-                    // The parameter itself may be in another checkpoint.
-                    auto const param = how.stored_prefix.before(*c.find(parameter));
-                    auto const at = slots_[f].try_emplace(param).first;
-                    names.insert(at->first);
-                    at->second.insert(*c.only(how.slot));
-                }
-            }
+            add_slots(name, names);
         }
         names_ = name_list({names.begin(), names.end()});
     }
@@ -69,6 +60,24 @@ public:
     }
 
 private:
+    /// Notes what a stored name belongs to. The parameter itself may be in another checkpoint: then
+    /// it may be that of any follower.
+    void add_slots(const std::string& name, std::set<std::string_view>& names) {
+        auto const add = [&](const follower_patterns& f, const std::string& param, captures slot) {
+            auto& of = slots_[static_cast<std::size_t>(&f - lines_.followers().data())];
+            auto const at = of.try_emplace(f.stored_prefix.before(param)).first;
+            names.insert(at->first);
+            at->second.insert(std::move(slot));
+        };
+        auto const known = [&](const std::string& p) { return stored_.entries.contains(p); };
+        auto read = lines_.reading(name, side::source, known);
+        if (!read) return;
+        if (known(read->of->stored_prefix.before(read->param)))
+            return add(*read->of, read->param, std::move(read->slot));
+        for (auto const& f : lines_.followers())
+            if (captures c; f.stored.match(name, c)) add(f, *c.find(parameter), *c.only(f.slot));
+    }
+
     template <class F>
     void tolerate(F&& f) {
         if (found_ == nullptr) return f();
@@ -123,6 +132,11 @@ private:
                     about.fail(errc::unsupported, e,
                                "at most " + std::to_string(most_operations) + " names",
                                std::to_string(shape[d]));
+                // Of all together, too.
+                if (std::int64_t{most_operations} - shape[d] <
+                    static_cast<std::int64_t>(after.size()))
+                    about.fail(errc::unsupported, e,
+                               "at most " + std::to_string(most_operations) + " names", "more");
                 for (std::int64_t index = 0; index < shape[d]; ++index) {
                     auto more = bound;
                     more.bind(capture, std::to_string(index));
@@ -174,11 +188,13 @@ private:
     }
 
     void make_one(const std::string& name, const expression& e, captures bound) {
+        // What something is tied to has its own name too.
+        auto& used = e.node().is_a(operation::tie) ? made_.tied : made_.used;
         if (e.node().is_a(operation::stored) || e.node().is_a(operation::tie)) {
             auto const& leaf = e.node().is_a(operation::tie) ? e.node().of() : e;
             if (leaf.node().is_a(operation::stored))
                 if (auto from = leaf.node().name.fill(bound); stored_.value(from) != nullptr) {
-                    made_.used.insert(from);
+                    used.insert(from);
                     made_.values[name] = {std::move(from), {}};
                     return;
                 }
@@ -187,7 +203,7 @@ private:
         auto t = evaluate(e, bound);
         bool requires_grad = false;
         for (auto const* const from : evaluate.used()) {
-            made_.used.insert(from->name);
+            used.insert(from->name);
             requires_grad = requires_grad || stored_.tensor(from->name)->requires_grad;
         }
         made_.tensors[name] = {t.type, std::move(t.shape), requires_grad, std::move(t.pieces), {}};
@@ -202,7 +218,13 @@ private:
         if (!known_as) return;  // another one that is made of the same, e.g. an average
         auto const name = f.name_beside(*known_as, slot);
         if (lines_.find(name)) return;  // it has a line of its own
-        check_reads_back(f.name, name, f.captures_of(*known_as, slot));
+        auto const in_state = [&](const std::string& p) {
+            return p == param || stored_.entries.contains(p);
+        };
+        // Of two followers, a save takes the first, and a load what is stored.
+        if (auto const read = lines_.reading(name, side::target, in_state); read->of == &f)
+            check_reads_back(f.name, name, f.captures_of(*known_as, slot),
+                             f.captures_of(read->param, read->slot));
         std::vector<std::string> stored;
         std::size_t values = 0, single = 0, like_parameter = 0;
         for (auto const& leaf : leaves) {
@@ -230,6 +252,7 @@ private:
         std::vector<std::string> const rest(stored.begin() + 1, stored.end());
         // What a constant is only like is not used up by it: it passes too.
         auto const use = [&] {
+            if (e.node().is_a(operation::tie)) made_.tied.insert(stored.begin(), stored.end());
             auto const needed = needed_of(e, bound);
             for (std::size_t i = 0; i < n; ++i)
                 if (needed.contains(leaves[i])) made_.used.insert(stored[i]);
@@ -255,7 +278,7 @@ private:
     /// The stored names whose elements an expression needs.
     std::set<std::string> needed_of(const expression& e, const captures& bound) const {
         std::set<std::string> needed;
-        if (e.node().is_a(operation::constant_like)) return needed;
+        if (e.node().is_a(operation::constant_like) || e.node().is_a(operation::tie)) return needed;
         if (e.node().is_a(operation::stored)) {
             auto const names = leaf_names(e, bound, names_);
             needed.insert(names.begin(), names.end());
@@ -312,14 +335,17 @@ private:
 
     void pass(const std::string& name) {
         if (made_.used.contains(name)) return;
-        if (mapping_.others() == other_names::refuse)
+        bool const is_tied = made_.tied.contains(name);
+        if (mapping_.others() == other_names::refuse && !is_tied)
             throw error(errc::unexpected_key,
                         {.fqn = name,
                          .expected = "an expression that uses each stored name",
                          .found = "none that uses this one"});
-        if (mapping_.others() == other_names::leave_out) {
+        if (mapping_.others() != other_names::pass) {
             made_.used.insert(name);
-        } else if (auto const by = lines_.find(name)) {
+        } else if (made_.tensors.contains(name) || made_.values.contains(name)) {
+            if (!is_tied) made_.hidden.insert(name);
+        } else if (auto const by = lines_.find(name); by && !is_tied) {
             auto const& e = mapping_.lines()[by->line].made_of;
             (e.node().is_a(operation::leave_out) ? made_.used : made_.hidden).insert(name);
         }

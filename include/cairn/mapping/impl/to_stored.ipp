@@ -26,42 +26,6 @@
 
 namespace cairn::map::detail {
 
-CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
-    using enum dtype;
-    if (wide == narrow) return true;
-    auto const is = [](dtype d, dtype_class c) { return info(d).kind == c; };
-    // Bits of a float's significand and exponent.
-    struct floats {
-        int significand = 0, exponent = 0;
-    };
-    auto const bits = [](dtype d) -> floats {
-        switch (d) {
-            case float64: return {53, 11};
-            case float32: return {24, 8};
-            case float16: return {11, 5};
-            case bfloat16: return {8, 8};
-            case float8_e4m3fn:
-            case float8_e4m3fnuz: return {4, 4};
-            case float8_e5m2:
-            case float8_e5m2fnuz: return {3, 5};
-            case float8_e8m0fnu: return {1, 8};
-            default: return {};
-        }
-    };
-    if (is(wide, dtype_class::floating) && is(narrow, dtype_class::floating))
-        return size_of(wide) > size_of(narrow) &&
-               bits(wide).significand >= bits(narrow).significand &&
-               bits(wide).exponent >= bits(narrow).exponent;
-    if (is(wide, dtype_class::complex) && is(narrow, dtype_class::complex))
-        return size_of(wide) > size_of(narrow);
-    if (is(narrow, dtype_class::boolean)) return !is(wide, dtype_class::packed);
-    if (!is(wide, dtype_class::integer) || !is(narrow, dtype_class::integer)) return false;
-    auto const is_signed = [](dtype d) {
-        return d == int64 || d == int32 || d == int16 || d == int8;
-    };
-    return size_of(wide) > size_of(narrow) && (is_signed(wide) || !is_signed(narrow));
-}
-
 /// A save's direction: finds the shapes of what will be stored, makes the state of it as a load
 /// would, and inverts the pieces.
 class stored_builder {
@@ -107,10 +71,8 @@ private:
     void add(const std::string& name, const std::optional<tensor_type>& type, lines::made_by by) {
         auto const& e = mapping_.lines()[by.line].made_of;
         made_.used.insert(made_.used.end(), name);
-        for_each_node(e, [&](const node& n) {
-            if (n.is_a(operation::stored) && !n.name.is_literal() &&
-                n.name.same(by.bound, by.bound))
-                check_reads_back(n.name, n.name.fill(by.bound), by.bound);
+        for_each_leaf(e, by.bound, [](const node& n, const captures& bound) {
+            if (!n.name.is_literal()) check_reads_back(n.name, n.name.fill(bound), bound);
         });
         auto const& n = e.node();
         if (n.is_a(operation::leave_out)) return;
@@ -174,12 +136,16 @@ private:
 
     /// A name without a line: it may follow a parameter.
     void add_other(const std::string& name, const std::optional<tensor_type>& type) {
-        for (auto const& f : lines_.followers())
-            if (captures c; f.name.match(name, c)) {
-                made_.used.insert(name);
-                return add_follower(name, type, f, f.prefix.before(*c.find(parameter)),
-                                    *c.only(f.slot));
-            }
+        auto const is_there = [&](const std::string& p) { return state_.find(p) != state_.end(); };
+        auto read = lines_.reading(name, side::target, is_there);
+        if (read && !is_there(read->of->prefix.before(read->param)))
+            read = lines_.reading(name, side::target,
+                                  [&](const std::string& p) { return lines_.find(p).has_value(); });
+        if (read) {
+            made_.used.insert(name);
+            return add_follower(name, type, *read->of, read->of->prefix.before(read->param),
+                                read->slot);
+        }
         if (mapping_.others() == other_names::refuse)
             throw error(errc::invalid_state,
                         {.fqn = name,
@@ -195,11 +161,11 @@ private:
         bool const left_out = !by && mapping_.others() == other_names::leave_out;
         if (left_out || e.node().is_a(operation::leave_out)) return;
         auto bound = by ? std::move(by->bound) : captures();
-        for_each_node(e, [&](const node& n) {
-            if (!n.is_a(operation::stored) || !n.name.same(bound, bound)) return;
-            if (auto const leaf = f.stored_prefix.off(n.name.fill(bound)))
-                check_reads_back(f.stored, f.stored_beside(*leaf, slot),
-                                 f.captures_of(*leaf, slot));
+        for_each_leaf(e, bound, [&](const node& n, const captures& all) {
+            auto const full = n.name.fill(all);
+            if (auto const leaf = f.stored_prefix.off(full))
+                check_stored_beside(f, full, f.stored_beside(*leaf, slot),
+                                    f.captures_of(*leaf, slot));
         });
         auto const p = state_.find(param);
         bool const known = p != state_.end() && p->second;
@@ -225,6 +191,23 @@ private:
                              .found = "'" + param + "', which is stored as '" + leaf + "'"});
             add_copy(name, type, f.stored_beside(*stored_as, slot));
         }
+    }
+
+    /// A load must read what is stored beside a parameter as what belongs to it.
+    void check_stored_beside(const follower_patterns& f, const std::string& param,
+                             const std::string& name, const captures& by) {
+        auto const known = [&](const std::string& p) {
+            return shapes_.has(p) || (passes(p) && state_.find(p) != state_.end());
+        };
+        if (!known(param)) return check_reads_back(f.stored, name, by);
+        auto const read = lines_.reading(name, side::source, known);
+        if (read->of == &f)
+            return check_reads_back(f.stored, name, by, f.captures_of(read->param, read->slot));
+        throw error(errc::invalid_argument,
+                    {.fqn = name,
+                     .expected = "to be read as what belongs to '" + param + "'",
+                     .found = "'" + read->param + "', by another follow line",
+                     .remedy = "Let follow lines differ in the names that they match."});
     }
 
     /// State of a parameter that is not there is divided as it only if it may have its shape:
@@ -255,7 +238,13 @@ private:
                 names.push_back(*leaf);
             return names;
         }
-        if (e.node().is_a(operation::stored)) return {e.node().name.fill(bound)};
+        if (!has(e, operation::stack) && !has(e, operation::constant_like)) {
+            std::vector<std::string> names;
+            for_each_leaf(e, bound, [&](const node& n, const captures& all) {
+                names.push_back(n.name.fill(all));
+            });
+            return names;
+        }
         throw error(errc::invalid_state,
                     {.fqn = name,
                      .expected = "the parameter '" + param + "' in the state, whose stored names " +

@@ -58,16 +58,15 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
         if (is_left_out(e)) return unmade_name();
         return described(e, by->bound, stored_, names_);
     }
-    for (auto const& f : lines_->followers()) {
-        captures c;
-        if (!f.name.match(name, c)) continue;
-        auto const param = f.prefix.before(*c.find(parameter));
+    auto const known = [&](const std::string& p) { return lines_->find(p).has_value(); };
+    if (auto const read = lines_->reading(name, side::target, known)) {
+        auto const& f = *read->of;
+        auto const param = f.prefix.before(read->param);
         auto const by = lines_->find(param);
         auto const e = by ? made_of_[by->line] : stored_as_it_is(param);
         if (is_left_out(e) || (!by && leaves_out_others_)) return unmade_name();
-        auto const slot = *c.only(f.slot);
-        if (!by && f.stored.fill(c) == name) return std::nullopt;
-        return described(following(e, f, slot), by ? by->bound : captures(), stored_, names_);
+        if (!by && f.stored_beside(read->param, read->slot) == name) return std::nullopt;
+        return described(following(e, f, read->slot), by ? by->bound : captures(), stored_, names_);
     }
     if (leaves_out_others_) return unmade_name();
     return std::nullopt;

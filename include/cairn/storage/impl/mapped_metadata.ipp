@@ -41,8 +41,16 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
     : stored_(std::move(stored)),
       made_(way == mapping_direction::to_state ? map::detail::to_state(how, stored_)
                                                : stored_of(how, stored_)) {
-    if (!made_.idle.empty()) {
+    if (!made_.idle.empty() || !made_.hidden.empty()) {
         map::detail::unmade_names const unmade(how, stored_);
+        // What has such a name is not what a load makes.
+        for (auto const& fqn : made_.hidden) {
+            if (made_.tensors.count(fqn) != 0 || made_.values.count(fqn) != 0) continue;
+            auto u = unmade.find(fqn).value_or(unmade_name());
+            u.found +=
+                ", but what has this name already, as if the mapping had been applied before";
+            unmade_.emplace(fqn, std::move(u));
+        }
         for (auto const i : made_.idle) {
             auto const& name = how.lines()[i].name;
             map::detail::name_pattern const pattern(name);
@@ -53,9 +61,12 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
                 unmade_.emplace(fqn, *unmade.find(fqn));
         }
     }
-    for (auto const& [fqn, t] : made_.tensors) {
+    for (auto& [fqn, t] : made_.tensors) {
         if (is_renamed(t)) renamed_.insert(fqn);
         for (auto const& p : t.pieces) {
+            if (way == mapping_direction::to_stored && !p.is_constant() &&
+                stored_.tensor(p.from->name)->requires_grad)
+                t.requires_grad = true;
             if (p.is_constant() || orders_.count(p.from->name) != 0) continue;
             auto const* const from = stored_.tensor(p.from->name);
             orders_.emplace(p.from->name, from->chunks);
@@ -129,6 +140,12 @@ CAIRN_DECL chunk_list mapped_metadata::chunks_of(const map::detail::mapped_tenso
     using map::detail::side;
     auto const add = [&](const map::detail::piece& p) {
         for_each_box(p, side::target, [&](const map::detail::piece_box& b) {
+            if (all.size() == std::size_t{map::detail::most_operations})
+                throw error(errc::unsupported,
+                            {.fqn = p.is_constant() ? std::string() : p.from->name,
+                             .expected = "a stored tensor without gaps, or one that a mapping does "
+                                         "not divide into so many boxes",
+                             .found = "more than " + std::to_string(all.size())});
             all.push_back({b.region, {}});
         });
     };
