@@ -221,7 +221,14 @@ template <class F>
 outcome checkpointer_core::answered(F&& f) {
     outcome o;
     if (ranks().coordinator()) {
-        o = ranks().alone([&] { return ranks().attempt(f); });
+        // All failures that it knows of, if there is memory to say so.
+        ranks().alone([&] {
+            try {
+                o.payload = f();
+            } catch (...) {
+                o.failures = failures_of(std::current_exception(), ranks().rank());
+            }
+        });
     }
     return ranks().broadcast(o);
 }
