@@ -305,12 +305,12 @@ BOOST_AUTO_TEST_CASE(optimizer_state_belongs_to_a_parameter_that_is_there) {
     BOOST_TEST((back.tensors.at("enc/w/m").shape == index_vector{2, 3}));
 
     // One optimizer of two models.
-    std::string const names = "optim.{param...}.{slot}";
+    std::string const pattern = "optim.{param...}.{slot}";
     auto const two = mapping()
                          .set("model.w", map::transpose(map::stored("model.w")))
                          .set("critic.v", map::transpose(map::stored("critic.v")))
-                         .follow(names, names, "model.", "model.")
-                         .follow(names, names, "critic.", "critic.");
+                         .follow(pattern, pattern, "model.", "model.")
+                         .follow(pattern, pattern, "critic.", "critic.");
     auto const saved = to_stored(two, state({{"model.w", {2, 3}},
                                              {"critic.v", {2, 3}},
                                              {"optim.w.m", {2, 3}},
