@@ -48,13 +48,7 @@ private:
 BOOST_AUTO_TEST_CASE(a_copy_serves_where_the_first_place_cannot_give_what_it_has) {
     for (int const n : {1, 2}) {
         tiered_run r(n);
-        r.on_ranks([&](rank& me) {
-            auto ckpt = me.checkpointer(r.options(me));
-            for (int step = 1; step <= 3; ++step) {
-                save_step(me, ckpt, step);
-                (void)ckpt.wait();
-            }
-        });
+        save_three(r);
         auto const looks = [&](const char* worn) {
             r.on_ranks([&](rank& me) {
                 auto with = r.options(me);

@@ -304,13 +304,7 @@ BOOST_AUTO_TEST_CASE(each_rank_uploads_from_its_own_disk) {
 BOOST_AUTO_TEST_CASE(the_newest_of_both_places_is_found) {
     for (int const n : {1, 2}) {
         tiered_run r(n);
-        r.on_ranks([&](rank& me) {
-            auto ckpt = me.checkpointer(r.options(me));
-            for (int step = 1; step <= 3; ++step) {
-                save_step(me, ckpt, step);
-                (void)ckpt.wait();
-            }
-        });
+        save_three(r);
         notes saw;
         // What is missing in the first place is found in the second one.
         auto const look = [&](float value) {

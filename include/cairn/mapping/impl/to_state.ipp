@@ -128,15 +128,13 @@ private:
                 complaint const about{mapping_.lines()[i].name};
                 auto const d = about.dim(e, n.dim, shape.size());
                 // Without elements, a file of any size may have any length.
-                if (shape[d] > std::int64_t{most_operations})
-                    about.fail(errc::unsupported, e,
-                               "at most " + std::to_string(most_operations) + " names",
-                               std::to_string(shape[d]));
-                // Of all together, too.
-                if (std::int64_t{most_operations} - shape[d] <
-                    static_cast<std::int64_t>(after.size()))
-                    about.fail(errc::unsupported, e,
-                               "at most " + std::to_string(most_operations) + " names", "more");
+                auto const left =
+                    std::int64_t{most_operations} - static_cast<std::int64_t>(after.size());
+                if (shape[d] > left)
+                    about.fail(
+                        errc::unsupported, e,
+                        "at most " + std::to_string(most_operations) + " names",
+                        std::to_string(shape[d]) + " beside " + std::to_string(after.size()));
                 for (std::int64_t index = 0; index < shape[d]; ++index) {
                     auto more = bound;
                     more.bind(capture, std::to_string(index));
