@@ -265,6 +265,29 @@ BOOST_AUTO_TEST_CASE(a_constant_leaves_the_state_of_what_it_is_like) {
     BOOST_TEST(made.values.at("optim.b2.lr").from == "optim.b.lr");
 }
 
+BOOST_AUTO_TEST_CASE(a_constant_of_a_parameter_has_the_dtype_of_its_state) {
+    // Whisper's keys have no bias.
+    mapping m;
+    m.set("qkv", map::concat(0, {map::constant(0, {2}, dtype::bfloat16), map::stored("q"),
+                                 map::constant(1, {2}, dtype::bfloat16), map::stored("v")}))
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto whole = state({{"qkv", {8}}, {"optim.qkv.m", {8}}});
+    whole.at("qkv")->type = dtype::bfloat16;
+    auto const back = to_stored(m, whole);
+    BOOST_TEST((back.tensors.at("optim.v.m").shape == index_vector{2}));
+    BOOST_TEST((back.tensors.at("optim.v.m").type == dtype::float32));
+
+    auto all = stored({{"q", {2}}, {"v", {2}}, {"optim.q.m", {2}}, {"optim.v.m", {2}}});
+    for (auto const* const name : {"q", "v"})
+        std::get<tensor_metadata>(all.entries.find(name)->second).type = dtype::bfloat16;
+    auto const made = to_state(m, all);
+    BOOST_TEST((made.tensors.at("qkv").type == dtype::bfloat16));
+    auto const& moment = made.tensors.at("optim.qkv.m");
+    BOOST_TEST((moment.type == dtype::float32));
+    BOOST_TEST((moment.shape == index_vector{8}));
+    BOOST_TEST(moment.pieces.at(2).value == 0);
+}
+
 BOOST_AUTO_TEST_CASE(names_that_a_save_and_a_load_read_otherwise_are_refused) {
     mapping m;
     m.rename("x.{a...}.{b...}", "y.{b...}.{a...}");

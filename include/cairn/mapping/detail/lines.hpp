@@ -112,7 +112,7 @@ private:
 };
 
 /// Returns a parameter's expression for what follows it: of other stored names, without
-/// conversions, and padded with 0.
+/// conversions; constants and padding are 0, of the dtype of what stands beside them.
 /// @param how   Has the pattern of these names.
 /// @param slot  Its captures without the parameter.
 CAIRN_DECL expression following(const expression& of_parameter, const follower_patterns& how,

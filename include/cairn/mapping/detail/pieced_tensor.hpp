@@ -21,11 +21,15 @@ struct pieced_tensor {
     dtype type = dtype::float32;
     index_vector shape{};
     std::vector<piece> pieces{};
+    bool has_any_type = false;  ///< That of whatever stands beside it.
 
     CAIRN_DECL static pieced_tensor whole(std::shared_ptr<const source> from);
     CAIRN_DECL static pieced_tensor equal_elements(double value, const index_vector& shape,
                                                    dtype type);
 
+    /// Takes the dtype of another one if it has any.
+    /// @return whether they have the same
+    CAIRN_DECL bool join_type(const pieced_tensor& other);
     /// Puts another one behind it, in dimension `dim`.
     CAIRN_DECL void append(pieced_tensor&& next, std::size_t dim);
     /// Keeps what is in a box, which becomes the whole.

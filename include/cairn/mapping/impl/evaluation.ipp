@@ -87,8 +87,12 @@ CAIRN_DECL pieced_tensor evaluation::operator()(const expression& e, captures& b
         case operation::concat: return concatenated(e, bound);
         case operation::interleave: return (*this)(in_groups(n), bound);
         case operation::stack: return stacked(e, bound);
-        case operation::constant:
-            return pieced_tensor::equal_elements(*n.value, n.numbers, *n.type);
+        case operation::constant: {
+            auto t = pieced_tensor::equal_elements(*n.value, n.numbers,
+                                                   n.type.value_or(dtype::float32));
+            t.has_any_type = !n.type;
+            return t;
+        }
         default: return changed(e, bound);
     }
 }
@@ -127,7 +131,7 @@ CAIRN_DECL pieced_tensor evaluation::concatenated(const expression& e, captures&
                         to_string(like) + " of part " + std::to_string(i) + ", up to dimension " +
                             std::to_string(d),
                         to_string(next.shape));
-        if (next.type != all.type)
+        if (!all.join_type(next))
             about_.fail(errc::dtype_mismatch, e,
                         std::string(name_of(all.type)) + " of part " + std::to_string(i),
                         std::string(name_of(next.type)));
@@ -172,7 +176,7 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
         } else if (next.shape != like)
             about_.fail(errc::shape_mismatch, e, to_string(like) + " of each",
                         to_string(next.shape));
-        else if (next.type != all.type)
+        else if (!all.join_type(next))
             about_.fail(errc::dtype_mismatch, e, std::string(name_of(all.type)) + " of each",
                         std::string(name_of(next.type)));
         else {
@@ -214,7 +218,7 @@ CAIRN_DECL pieced_tensor evaluation::changed(const expression& e, captures& boun
             break;
         case operation::constant_like:
             check_value(e, t.type);
-            t = pieced_tensor::equal_elements(*n.value, t.shape, t.type);
+            t.pieces = pieced_tensor::equal_elements(*n.value, t.shape, t.type).pieces;
             used_.resize(used);
             break;
         case operation::dequantise: check_dequantised(e, t.type); break;

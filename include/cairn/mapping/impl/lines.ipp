@@ -159,6 +159,7 @@ CAIRN_DECL expression following(const expression& e, const follower_patterns& ho
         n.type.reset();
     } else if (n.value) {
         n.value = 0;
+        n.type.reset();  // its dtype is the parameter's
     }
     return expression(std::make_shared<const node>(std::move(n)));
 }

@@ -14,16 +14,24 @@
 namespace cairn::map::detail {
 
 CAIRN_DECL pieced_tensor pieced_tensor::whole(std::shared_ptr<const source> from) {
-    pieced_tensor t{from->type, from->shape, {}};
+    pieced_tensor t{from->type, from->shape};
     if (t.shape.product() > 0) t.pieces.push_back(whole_piece(std::move(from)));
     return t;
 }
 
 CAIRN_DECL pieced_tensor pieced_tensor::equal_elements(double value, const index_vector& shape,
                                                        dtype type) {
-    pieced_tensor t{type, shape, {}};
+    pieced_tensor t{type, shape};
     if (shape.product() > 0) t.pieces.push_back(constant_piece(value, shape));
     return t;
+}
+
+CAIRN_DECL bool pieced_tensor::join_type(const pieced_tensor& other) {
+    if (has_any_type) {
+        type = other.type;
+        has_any_type = other.has_any_type;
+    }
+    return other.has_any_type || type == other.type;
 }
 
 CAIRN_DECL void pieced_tensor::append(pieced_tensor&& next, std::size_t dim) {
