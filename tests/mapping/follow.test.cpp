@@ -265,6 +265,35 @@ BOOST_AUTO_TEST_CASE(a_constant_leaves_the_state_of_what_it_is_like) {
     BOOST_TEST(made.values.at("optim.b2.lr").from == "optim.b.lr");
 }
 
+BOOST_AUTO_TEST_CASE(a_number_of_stacked_numbers_needs_an_expression) {
+    mapping m;
+    m.set("gains", map::stack("e", map::stored("gain.{e}")))
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const both = state({{"gains", {3}}, {"optim.gains.m", {3}}, {"optim.gains.step", {}}});
+    auto const text = error_of(errc::shape_mismatch, [&] { to_stored(m, both); });
+    BOOST_TEST(has(text, "'optim.gains.step'"), text);
+    BOOST_TEST(has(text, "stored parameter 'gain.0'"), text);
+    // Tensors of other shapes tell a load what a number is.
+    auto const made = to_stored(m, state({{"gains", {3, 2}}, {"optim.gains.step", {}}}));
+    BOOST_TEST(made.tensors.contains("optim.gain.2.step"));
+}
+
+BOOST_AUTO_TEST_CASE(what_follow_reads_is_not_taken_by_a_wider_pattern) {
+    mapping m;
+    m.rename("model.{name...}", "{name...}")
+        .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const made = to_state(m, stored({{"w", {2}}, {"optim.w.m", {2}}, {"optim.w.step", {}}},
+                                         {"optim.w.lr", "optimizer"}));
+    for (auto const* const name : {"model.w", "optim.model.w.m", "optim.model.w.step"})
+        BOOST_TEST(made.tensors.contains(name), name);
+    BOOST_TEST(made.values.contains("optim.model.w.lr"));
+    BOOST_TEST(made.values.contains("model.optimizer"));
+    BOOST_TEST(made.tensors.size() + made.values.size() == 5u);
+    // A line that says as much is meant.
+    m.rename("old.{name...}", "optim.{name...}");
+    BOOST_TEST(to_state(m, stored({{"w", {2}}, {"optim.w.m", {2}}})).tensors.contains("old.w.m"));
+}
+
 BOOST_AUTO_TEST_CASE(a_constant_of_a_parameter_has_the_dtype_of_its_state) {
     // Whisper's keys have no bias.
     mapping m;

@@ -89,6 +89,8 @@ CAIRN_DECL piece constant_piece(double value, const index_vector& shape);
 /// Appends what of a piece lies in a box of one side: at most 2k-1 pieces for a dimension of k
 /// axes.
 CAIRN_DECL void cut(const piece& p, side s, const box& region, std::vector<piece>& out);
+/// Appends what of a piece lies outside of a box of one side. @pre its bounds and the box meet
+CAIRN_DECL void cut_outside(const piece& p, side s, const box& hole, std::vector<piece>& out);
 
 /// Exchanges source and target. @param target  The tensor that becomes the source.
 /// @pre not a constant

@@ -145,6 +145,22 @@ CAIRN_DECL void cut(const piece& p, side s, const box& region, std::vector<piece
     cut_from(p, s, region, 0, out);
 }
 
+CAIRN_DECL void cut_outside(const piece& p, side s, const box& hole, std::vector<piece>& out) {
+    auto around = p.bounds(s);
+    for (std::size_t d = 0; d < hole.rank(); ++d) {
+        auto const begin = around.offsets[d], end = around.end(d);
+        auto const from = std::max(begin, hole.offsets[d]), to = std::min(end, hole.end(d));
+        auto part = around;
+        part.shape[d] = from - begin;
+        if (!part.empty()) cut(p, s, part, out);
+        part.offsets[d] = to;
+        part.shape[d] = end - to;
+        if (!part.empty()) cut(p, s, part, out);
+        around.offsets[d] = from;
+        around.shape[d] = to - from;
+    }
+}
+
 CAIRN_DECL piece inverted(const piece& p, std::shared_ptr<const source> target) {
     piece q{std::move(target), 0, {}, p.target_offsets, p.source_offsets};
     for (auto const& a : p.axes)

@@ -107,6 +107,7 @@ private:
         for_each_node(e, [&](const node& n) {
             if (n.is_a(operation::stored))
                 names_.for_each_match(n.name, {}, [&](const captures& c) {
+                    if (is_followed(n.name, c)) return;
                     if (auto some = c.only(told)) found.insert(*std::move(some));
                 });
         });
@@ -114,6 +115,20 @@ private:
             if (std::find(told.begin(), told.end(), capture) == told.end())
                 found = with_indices(i, capture, found);
         return found;
+    }
+
+    /// Of a name that a line's pattern matches: whether a follower that says more of it reads it.
+    bool is_followed(const name_pattern& by_line, const captures& c) const {
+        auto const begin = by_line.prefix({}).size();
+        auto const says_more = [&](const follower_patterns& f) {
+            return f.stored.prefix({}).size() > begin;
+        };
+        if (std::none_of(lines_.followers().begin(), lines_.followers().end(), says_more))
+            return false;
+        auto const read = lines_.reading(by_line.fill(c), side::source, [&](const std::string& p) {
+            return stored_.entries.contains(p);
+        });
+        return read && says_more(*read->of);
     }
 
     /// A capture that is only an index takes all values of its dimension.

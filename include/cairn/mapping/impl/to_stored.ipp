@@ -52,6 +52,7 @@ public:
                 made_.tensors.end(), s->name, mapped_tensor{s->type, s->shape, false, {}, {}});
             of_source_.emplace(s.get(), &at->second);
         }
+        for (auto const& c : copied_) check_copied(c, stored);
         for (auto& c : claims_) invert(c, stored);
         for (auto& c : tied_) check_tie(c, stored);
         for (auto const& [name, t] : made_.tensors) check(name, t);
@@ -66,6 +67,13 @@ private:
         tensor_type type;
         expression made_of;
         captures bound;
+    };
+
+    /// A single number that is stored beside each tensor that a parameter becomes.
+    struct copied {
+        std::string name;
+        index_vector shape;
+        std::vector<std::string> leaves;
     };
 
     void add(const std::string& name, const std::optional<tensor_type>& type, lines::made_by by) {
@@ -182,7 +190,8 @@ private:
                                                            param + "', or a single number",
                                                .found = to_string(type->shape),
                                                .remedy = "Set an expression for this name."});
-        for (auto const& leaf : leaves_of(name, param, e, bound)) {
+        auto leaves = leaves_of(name, param, e, bound);
+        for (auto const& leaf : leaves) {
             auto const stored_as = f.stored_prefix.off(leaf);
             if (!stored_as)
                 throw error(errc::invalid_argument,
@@ -191,6 +200,22 @@ private:
                              .found = "'" + param + "', which is stored as '" + leaf + "'"});
             add_copy(name, type, f.stored_beside(*stored_as, slot));
         }
+        if (type) copied_.push_back({name, type->shape, std::move(leaves)});
+    }
+
+    /// A load takes what has the shape of a stored parameter for a part of what is wanted.
+    void check_copied(const copied& c, const sources& stored) const {
+        for (auto const& leaf : c.leaves) {
+            auto const made = stored.find(leaf);
+            if (made == stored.end() || made->second->shape != c.shape) return;
+        }
+        if (c.leaves.empty()) return;
+        throw error(errc::shape_mismatch,
+                    {.fqn = c.name,
+                     .expected = "another shape than that of the stored parameter '" +
+                                 c.leaves.front() + "', for a load to read it as a single number",
+                     .found = to_string(c.shape),
+                     .remedy = "Set an expression for this name."});
     }
 
     /// A load must read what is stored beside a parameter as what belongs to it.
@@ -332,28 +357,11 @@ private:
                         "one value for what " + stored.name + " lacks",
                         std::to_string(q.value) + " and " + std::to_string(other.value),
                         "Pass the same value to each clip of it.");
-                cut_outside(q, other.bounds(side::target), outside);
+                cut_outside(q, side::target, other.bounds(side::target), outside);
             }
             left = std::move(outside);
         }
         for (auto& q : left) add_piece(stored, std::move(q), c);
-    }
-
-    /// Appends what of a piece is outside of a box of the target.
-    static void cut_outside(const piece& p, const box& hole, std::vector<piece>& out) {
-        auto around = p.bounds(side::target);
-        for (std::size_t d = 0; d < hole.rank(); ++d) {
-            auto const begin = around.offsets[d], end = around.end(d);
-            auto const from = std::max(begin, hole.offsets[d]), to = std::min(end, hole.end(d));
-            auto part = around;
-            part.shape[d] = from - begin;
-            if (!part.empty()) cut(p, side::target, part, out);
-            part.offsets[d] = to;
-            part.shape[d] = end - to;
-            if (!part.empty()) cut(p, side::target, part, out);
-            around.offsets[d] = from;
-            around.shape[d] = to - from;
-        }
     }
 
     void add_piece(const source& stored, piece p, const claim& c) {
@@ -463,6 +471,7 @@ private:
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};
+    std::vector<copied> copied_{};
     /// By parameters that are not in the state: the first name that follows.
     std::map<std::string, std::string, std::less<>> follows_unknown_{};
     mapped made_{};
