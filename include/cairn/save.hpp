@@ -59,6 +59,7 @@ save_report save(State&& state, checkpoint_id id, save_options options, Parts&&.
         detail::map_names(flat, made.names, made.ranks,
                           {devices_of, deadline_after(options.exchange_timeout)});
         made.devices = devices_of(flat.leaves());
+        detail::note_content(made, flat.leaves(), options);
         return made;
     });
     return detail::run_save(flat, id, options, std::move(erased));

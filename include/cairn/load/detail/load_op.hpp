@@ -41,10 +41,11 @@ private:
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     void cut_broadcast() noexcept;
-    bool items_stay_local();
-    std::vector<std::byte> read_metadata();
+    void reset_reader();
+    std::vector<std::byte> tell(stored_index stored);
     void learn_metadata(const std::vector<std::byte>& told);
-    std::vector<std::byte> local_plan();
+    void set_up();
+    std::vector<std::byte> tell(load_plan plan);
     void check_ties();
     void put_unmatched(wire_writer& w) const;
     std::vector<std::byte> global_plan();

@@ -92,28 +92,29 @@ public:
         clock_.enter("read values");
         clock_.expect([&] { return content(some); });
         auto const n = some.items.size();
-        start_reading(
-            owned(std::move(some)), target_, checked(std::move(f), [this, n] {
-                clock_.moved_rest();
-                if (values_.size() != n)
-                    throw error(errc::invalid_plan,
-                                {.expected = std::to_string(n) + " values",
-                                 .found = std::to_string(values_.size()),
-                                 .remedy = "read_data of the StorageReader must hand on each value "
-                                           "once"});
-                for (auto const& [item, v] : values_) planner_.check_value(item, v);
-            }));
+        read_data(owned(std::move(some)), target_, checked(std::move(f), [this, n] {
+                      clock_.moved_rest();
+                      if (values_.size() != n)
+                          throw error(
+                              errc::invalid_plan,
+                              {.expected = std::to_string(n) + " values",
+                               .found = std::to_string(values_.size()),
+                               .remedy = "read_data of the StorageReader must hand on each value "
+                                         "once"});
+                      for (auto const& [item, v] : values_) planner_.check_value(item, v);
+                  }));
     }
+    /// Lets the reader read the items of this turn.
     /// @param plan  The finished plan, without its values; outlives the turn, and does not change.
     void read(const load_plan& plan, then done) {
         auto mine =
             shared_.none() ? some_items(some_items(), &plan) : owned(shared_.items_to_read(plan));
         clock_.expect([&] { return content(*mine); });
-        start_reading(std::move(mine), target_, checked(settled(std::move(done)), [this] {
-                          clock_.moved_rest();
-                          for (auto& [item, v] : std::exchange(values_, {}))
-                              planner_.load_value(std::as_const(item), std::move(v));
-                      }));
+        read_data(std::move(mine), target_, checked(settled(std::move(done)), [this] {
+                      clock_.moved_rest();
+                      for (auto& [item, v] : std::exchange(values_, {}))
+                          planner_.load_value(std::as_const(item), std::move(v));
+                  }));
     }
     /// @param whole  Whether the data plane has all ranks of the job, numbered alike.
     void broadcast(const load_plan& plan, bool whole, then f) {
@@ -227,15 +228,15 @@ private:
             ++committed_;
         };
         again_target_.load_value = [](const read_item&, const value&) {};
-        start_reading(owned(std::move(some)), again_target_, checked(std::move(f), [this] {
-                          if (committed_ != again_.size())
-                              throw error(errc::invalid_plan,
-                                          {.fqn = again_.front().first.fqn,
-                                           .expected = "a reader that commits what it has read"});
-                      }));
+        read_data(owned(std::move(some)), again_target_, checked(std::move(f), [this] {
+                      if (committed_ != again_.size())
+                          throw error(errc::invalid_plan,
+                                      {.fqn = again_.front().first.fqn,
+                                       .expected = "a reader that commits what it has read"});
+                  }));
     }
-    /// @param to  Outlives the read.
-    void start_reading(some_items some, const read_target& to, then f) {
+    /// Calls the reader. @param to  Outlives the read.
+    void read_data(some_items some, const read_target& to, then f) {
         reading_ = std::move(some);
         call_part<read_result>(
             in_.executor, [&](auto done) { reader_.read_data(*reading_, to, std::move(done)); },

@@ -27,7 +27,7 @@ CAIRN_DECL void add_default_store(load_parts& parts);
 /// Adds default parts in place of those that were not given.
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options);
 
-/// Loads on the calling thread.
+/// Runs a `load_op` on the calling thread.
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,
                                 const load_options& options, load_parts parts);
 

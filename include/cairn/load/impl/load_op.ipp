@@ -69,7 +69,11 @@ CAIRN_DECL void load_op::cut_broadcast() noexcept {
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     using enum load_fsm::step;
     switch (s) {
-        case read_metadata: return worked("read metadata", [&] { return this->read_metadata(); });
+        case read_metadata:
+            return worked("read metadata", [&] {
+                reset_reader();
+                return tell(parts_.reader->read_index());
+            });
         case exchange_metadata:
             return starts([&] {
                 ranks_->broadcast(mine_, received<outcome>([this](const outcome& o) {
@@ -77,7 +81,12 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                                       return o.failures;
                                   }));
             });
-        case plan_local: return worked("plan", [&] { return local_plan(); });
+        case plan_local:
+            return worked("plan", [&] {
+                set_up();
+                return tell(parts_.reader->prepare_local_load_plan(
+                    parts_.planner->create_local_load_plan()));
+            });
         case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global: return worked("plan for all", [&] { return global_plan(); });
         case exchange_global:
@@ -88,9 +97,6 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
         case step::finish_plan: return this->finish_plan();
         case agree:
             return starts([&] {
-                out_of_memory_ = std::make_exception_ptr(
-                    error({failure_from(std::make_exception_ptr(std::bad_alloc()), ranks_->rank())},
-                          true));
                 ranks_->all_gather(mine_, received<std::vector<outcome>>(
                                               [this](const auto& all) { return agreed(all); }));
             });
@@ -103,8 +109,8 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 turns_->name(),
                 [&](auto f) {
                     cut_broadcast();
-                    auto const whole = place_.is_whole(ranks_->rank(), ranks_->size());
-                    turns_->broadcast(plan_, whole, std::move(f));
+                    turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
+                                      std::move(f));
                 },
                 [this] { return end_of_turn(); });
         case exchange_results:
@@ -120,16 +126,15 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     return event::failed;
 }
 
-CAIRN_DECL bool load_op::items_stay_local() {
-    return parts_.planner->items_stay_local() && parts_.reader->items_stay_local();
-}
-CAIRN_DECL std::vector<std::byte> load_op::read_metadata() {
+CAIRN_DECL void load_op::reset_reader() {
     parts_.reader->reset(id_);
+    fsm_.items_stay_local(parts_.planner->items_stay_local() && parts_.reader->items_stay_local());
+}
+/// Returns the coordinator's message: the index as it is stored, and what is decided before.
+CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
     wire_writer w;
-    fsm_.items_stay_local(items_stay_local());
     w.u8(fsm_.needs_items(parts_.plane != nullptr));
     w.u64(ranks_->size() > 1 ? map::detail::digest(parts_.names.get()) : 0);
-    auto stored = parts_.reader->read_index();
     if (stored.bytes.empty()) {
         // All ranks have the same, without members that only a pickle has.
         stored.bytes = format::native::encode_metadata(stored.meta);
@@ -146,13 +151,12 @@ CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     if (!ranks_->coordinator()) meta_ = format::native::decode_metadata(r.raw(r.left()));
 }
 
-CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
+CAIRN_DECL void load_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) {
         map::detail::check_same(parts_.names.get(), coordinators_mapping_);
-        parts_.reader->reset(id_);
-        fsm_.items_stay_local(items_stay_local());
+        reset_reader();
     }
     parts_.reader->show(meta_, state_->leaves());
     parts_.planner->set_up_load(state_->leaves(), std::as_const(meta_), ranks_->rank(),
@@ -161,11 +165,13 @@ CAIRN_DECL std::vector<std::byte> load_op::local_plan() {
                            meta_.save_id,  clock_.activity(), stop_.get_token()};
     parts_.reader->set_up_reader(std::as_const(meta_), me);
     place_ = place_in(parts_.plane);
+}
+/// Returns this rank's message: its plan, without items that stay here.
+CAIRN_DECL std::vector<std::byte> load_op::tell(load_plan plan) {
+    check_ties();
     wire_writer w;
     put(w, place_);
     put_unmatched(w);
-    auto plan = parts_.reader->prepare_local_load_plan(parts_.planner->create_local_load_plan());
-    check_ties();
     if (fsm_.keeps_items()) {
         items_ = std::exchange(plan.items, {});
         no_items_ = std::exchange(plan.no_items, {});
@@ -201,10 +207,9 @@ CAIRN_DECL void load_op::check_ties() {
     }
 }
 
-/// Tells which lines of the mapping match nothing of the state; nothing of a state without names.
+/// Tells which lines of the mapping match nothing of the state, if it is a whole one.
 CAIRN_DECL void load_op::put_unmatched(wire_writer& w) const {
-    if (!parts_.names || parts_.names->others() != other_names::leave_out ||
-        state_->leaves().empty())
+    if (!parts_.names || parts_.names->others() != other_names::leave_out || state_->leaves().empty())
         return w.u8(0);
     std::vector<std::string> names;
     for (auto const& leaf : state_->leaves()) {
@@ -271,6 +276,8 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::finish_plan() {
     return works(
         "plan",
         [this](auto f) {
+            out_of_memory_ = std::make_exception_ptr(error(
+                {failure_from(std::make_exception_ptr(std::bad_alloc()), ranks_->rank())}, true));
             wire_reader r(my_plan_);
             auto sent = decode_load_plan(r.bytes());
             if (fsm_.keeps_items()) {

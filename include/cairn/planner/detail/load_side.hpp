@@ -64,36 +64,36 @@ public:
         entry_cursor entries(*stored_);
         for (std::uint32_t i = 0; i < state_->size(); ++i) {
             auto const& leaf = (*state_)[i];
-            auto name = leaf.fqn;
-            if (leaf.per_rank()) name = per_rank_name(name, source_of(name));
-            auto it = entries.find(name);
-            for (auto const& other : leaf.other_names)
-                if (it == entries.end()) it = entries.find(other);
-            if (it != entries.end()) {
-                name = it->first;
-                entry_of_[i] = std::addressof(*it);
-            }
+            auto const name = find_entry(i, entries);
+            auto const* const entry = entry_of_[i];
             asked.insert(asked.end(), name);
             if (leaf.per_rank()) asked.merge(of_ranks(leaf.fqn));
-            if (it == entries.end()) {
+            if (entry == nullptr) {
                 if (!add_older(plan, leaf, i, asked)) add_missing(leaf, name);
                 continue;
             }
-            take_other_kind((*state_)[i], it->second);
+            take_other_kind((*state_)[i], entry->second);
             if (auto const* t = leaf.tensor()) {
-                auto const items = plan.items.size();
-                auto const* stored = std::get_if<tensor_metadata>(&it->second);
+                auto const before = plan.items.size();
+                auto const* stored = std::get_if<tensor_metadata>(&entry->second);
                 auto const* first = stored == nullptr ? nullptr : tied_.first_of(name, *t, *stored);
-                if (first == nullptr) {
-                    add_tensor(plan, leaf, *t, name, it->second, i);
-                } else if (!first->is_stored_as(*stored)) {
-                    load_plan instead;
-                    add_tensor(instead, leaf, *t, name, it->second, i);
-                    tied_.add(*first, name, *stored, instead.items);
+                if (first == nullptr || !first->is_stored_as(*stored)) {
+                    std::vector<read_item> items;
+                    if (fits(leaf, *t, name, stored)) {
+                        try {
+                            items = create_read_items(name, i, stored->chunks, regions_of(*t));
+                        } catch (const error& e) {
+                            problems_.add(errc::missing_key, e.context());
+                        }
+                    }
+                    if (first != nullptr)
+                        tied_.add(*first, name, *stored, items);
+                    else
+                        std::move(items.begin(), items.end(), std::back_inserter(plan.items));
                 }
-                if (plan.items.size() == items) plan.no_items.push_back(name);
+                if (plan.items.size() == before) plan.no_items.push_back(name);
             } else {
-                add_value(plan, *leaf.value(), name, it->second, i);
+                add_value(plan, *leaf.value(), name, entry->second, i);
             }
         }
         auto next = asked.begin();
@@ -210,6 +210,23 @@ private:
         }
     }
 
+    /// Returns under which name a leaf is looked for, or found, and notes what is stored there.
+    std::string find_entry(std::uint32_t i, entry_cursor& entries) {
+        auto const& leaf = (*state_)[i];
+        auto name = leaf.per_rank() ? per_rank_name(leaf.fqn, source_of(leaf.fqn)) : leaf.fqn;
+        auto it = entries.find(name);
+        for (auto const& other : leaf.other_names)
+            if (it == entries.end()) it = entries.find(other);
+        if (it == entries.end()) return name;
+        entry_of_[i] = std::addressof(*it);
+        return it->first;
+    }
+    static std::vector<box> regions_of(const tensor_leaf& t) {
+        std::vector<box> all;
+        for (auto const& s : t.shards) all.push_back(s.region);
+        return all;
+    }
+
     void add_missing(const flat_leaf& leaf, const std::string& name) {
         if (auto const u = stored_->unsupported.find(name); u != stored_->unsupported.end())
             return problems_.add(errc::unsupported,
@@ -225,25 +242,24 @@ private:
         if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
             problems_.add_missing(name, leaf.per_rank() ? saved_ranks(leaf.fqn) : 0, *stored_);
     }
-    void add_tensor(load_plan& plan, const flat_leaf& leaf, const tensor_leaf& t,
-                    const std::string& name,
-                    const std::variant<tensor_metadata, value_metadata>& entry,
-                    std::uint32_t index) {
+    /// Whether a tensor can be loaded from what is stored; notes what keeps it from that.
+    /// @param stored  Null: a value.
+    bool fits(const flat_leaf& leaf, const tensor_leaf& t, const std::string& name,
+              const tensor_metadata* stored) {
         check_leaf(leaf, t);
-        auto const* stored = std::get_if<tensor_metadata>(&entry);
-        if (stored == nullptr) return wrong_kind(name, "a tensor", "a value");
+        if (stored == nullptr) return wrong_kind(name, "a tensor", "a value"), false;
         if (!t.writable) {
             report_.read_only.push_back(name);
             problems_.add(
                 errc::invalid_state,
                 {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
-            return;
+            return false;
         }
         try {
             check_target(name, t);
         } catch (const error& e) {
             problems_.add(errc::invalid_state, e.context());
-            return;
+            return false;
         }
         if (stored->shape != t.global_shape) {
             report_.shapes.push_back({name, stored->shape, t.global_shape});
@@ -251,7 +267,7 @@ private:
                           {.fqn = name,
                            .expected = to_string(t.global_shape) + " as in the state",
                            .found = to_string(stored->shape) + " in the checkpoint"});
-            return;
+            return false;
         }
         if (stored->type != t.type && !t.shards.empty()) {
             dtype_difference const d{name, stored->type, t.type};
@@ -262,18 +278,11 @@ private:
                                .expected = std::string(name_of(t.type)) + " as in the state",
                                .found = std::string(name_of(stored->type)) + " in the checkpoint",
                                .remedy = "ask for dtype_policy::convert"});
-                return;
+                return false;
             }
             report_.converted.push_back(d);
         }
-        std::vector<box> wanted;
-        for (auto const& s : t.shards) wanted.push_back(s.region);
-        try {
-            for (auto& item : create_read_items(name, index, stored->chunks, wanted))
-                plan.items.push_back(std::move(item));
-        } catch (const error& e) {
-            problems_.add(errc::missing_key, e.context());
-        }
+        return true;
     }
 
     void add_value(load_plan& plan, const value_leaf& o, const std::string& name,

@@ -18,11 +18,6 @@
 
 namespace cairn::detail {
 
-struct save_part_check {
-    template <class T>
-    static constexpr bool is = SavePart<T>;
-};
-
 /// Adds the default store if one is needed and none was given: in the call that starts a save,
 /// because the store remembers the current directory.
 CAIRN_DECL void add_default_store(save_parts& parts);
@@ -34,7 +29,7 @@ CAIRN_DECL void add_default_parts(save_parts& parts, const save_options& options
 CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
                              const save_options& options);
 
-/// Saves on the calling thread.
+/// Runs a `save_op` on the calling thread.
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);
 

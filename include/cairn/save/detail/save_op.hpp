@@ -67,7 +67,8 @@ private:
     void all_written();
     void tensors_free(bool written);
     void tell_staged();
-    std::optional<event> write();
+    template <class Start>
+    std::optional<event> writes(const Start& start);
     void await_update(call_result<write_results> r);
     void check_unchanged();
     event written(call_result<write_results> r);

@@ -48,7 +48,6 @@ CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint
     auto* const ranks = parts.ranks;
     return run_here<save_report>(ranks, [&](surroundings in, save_op::ended then) {
         add_default_parts(parts, options);
-        note_content(parts, flat.leaves(), options);
         return std::make_shared<save_op>(
             std::move(in),
             std::shared_ptr<const flattened_or_error>(std::shared_ptr<void>(), &flat), id, options,

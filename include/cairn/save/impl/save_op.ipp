@@ -40,6 +40,19 @@ CAIRN_DECL error save_op::dropped() const {
              .remedy = "run the executor until all saves are complete"}};
 }
 
+/// Lets the writer write: `start` calls it with a completion.
+template <class Start>
+std::optional<save_fsm::event> save_op::writes(const Start& start) {
+    clock_.enter("write");
+    clock_.expect([this] { return content(plan_); });
+    call_part<write_results>(in_.executor, start,
+                             [self = shared_from_this()](call_result<write_results> r) {
+                                 if (!r.failure) self->clock_.moved_rest();
+                                 self->clock_.stop();
+                                 self->await_update(std::move(r));
+                             });
+    return {};
+}
 CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
     using enum save_fsm::step;
     switch (s) {
@@ -69,7 +82,13 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
             return works(
                 "stage", [this](auto f) { begin_staging(std::move(f)); },
                 [this] { return staged(); });
-        case write: return this->write();
+        case write:
+            return writes([&](auto done) {
+                items_ = data_;  // a member: the writer may refer to it until it is done
+                if (writes_tensors_ && parts_.writer->releases())
+                    return parts_.writer->write_data(plan_, items_, released_, std::move(done));
+                parts_.writer->write_data(plan_, items_, std::move(done));
+            });
         case exchange_results:
             tensors_free(false);  // staged and written, or never will be
             if (parts_.gate && !mine_.failures.empty())
@@ -205,24 +224,6 @@ CAIRN_DECL void save_op::tell_staged() {
     std::exchange(on_staged_, nullptr)();
 }
 
-CAIRN_DECL std::optional<save_fsm::event> save_op::write() {
-    clock_.enter("write");
-    clock_.expect([this] { return content(plan_); });
-    call_part<write_results>(
-        in_.executor,
-        [&](auto done) {
-            items_ = data_;  // a member: the writer may refer to it until it is done
-            if (writes_tensors_ && parts_.writer->releases())
-                return parts_.writer->write_data(plan_, items_, released_, std::move(done));
-            parts_.writer->write_data(plan_, items_, std::move(done));
-        },
-        [self = shared_from_this()](call_result<write_results> r) {
-            if (!r.failure) self->clock_.moved_rest();
-            self->clock_.stop();
-            self->await_update(std::move(r));
-        });
-    return {};
-}
 /// Continues once training has waited for the copies.
 CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
     if (r.failure || !parts_.gate) return resume([&] { return written(std::move(r)); });

@@ -70,7 +70,7 @@ private:
         } else if (auto const* l = std::get_if<2>(&c)) {
             return walk_list(*l);
         } else if (auto const* t = std::get_if<3>(&c)) {
-            add((*t)->number ? shown_now(**t) : **t);
+            new_leaf().what = (*t)->number ? shown_now(**t) : tensor_leaf(**t);
             return true;
         } else if (auto const* o = std::get_if<4>(&c)) {
             walk_object(*o);
@@ -117,7 +117,7 @@ private:
             o.get = [l] { return list_value(*l); };
             if (older_keys::assignable(*l)) o.set = [l](value v) { older_keys::assign(*l, v); };
             o.check = [l](const value& v) { older_keys::assign(*l, v, true); };
-            add(std::move(o));
+            new_leaf().what = std::move(o);
             return false;
         }
         auto const first = out_.leaves.size();
@@ -174,7 +174,7 @@ private:
         if (o->check) x.check = [o](const value& v) { o->check(v); };
         x.per_rank = o->per_rank;
         x.optional = o->optional;
-        add(std::move(x));
+        new_leaf().what = std::move(x);
     }
     void walk_value(const std::shared_ptr<value_node>& owner, value& v) {
         if (at_.size() > 200)
@@ -204,7 +204,7 @@ private:
         x.set = [owner, &v](value loaded) { v = std::move(loaded); };
         x.optional = owner->optional;
         x.part_of = out_.leaves.whole.size() - 1;
-        add(std::move(x));
+        new_leaf().what = std::move(x);
     }
 
     /// Returns a leaf for a number, with memory of its own. All leaves of one number share it, so
@@ -237,7 +237,8 @@ private:
 
     std::string name() const { return joined(at_); }
 
-    void add(std::variant<tensor_leaf, value_leaf> l) {
+    /// Adds a leaf, still without content, for the entry that is being walked.
+    flat_leaf& new_leaf() {
         flat_leaf f;
         f.fqn = name();
         f.path = at_;
@@ -248,7 +249,6 @@ private:
                 at_[step] = own;
             }
         }
-        f.what = std::move(l);
         auto const [it, fresh] = seen_.try_emplace(f.fqn, out_.leaves.size());
         if (!fresh)
             throw error(errc::invalid_state,
@@ -258,7 +258,7 @@ private:
                                   std::to_string(out_.leaves[it->second].path.size()) + " and " +
                                   std::to_string(at_.size()) + " steps",
                          .remedy = "rename one: a dot in a key looks like a nested level"});
-        out_.leaves.push_back(std::move(f));
+        return out_.leaves.emplace_back(std::move(f));
     }
 
     struct number_key {

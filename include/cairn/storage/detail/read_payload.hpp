@@ -96,6 +96,7 @@ public:
     /// Whether there is a checksum that is not compared, because only parts are wanted.
     bool leaves_unchecked() const noexcept { return leaves_unchecked_; }
 
+    /// Reads the payload: in pieces if it is plain, at once if it has gaps or another byte order.
     /// @param slice   The slice of the bytes to read. A payload that can only be read whole belongs
     ///                to the first slice.
     /// @param shared  By all slices of a payload; may be null.

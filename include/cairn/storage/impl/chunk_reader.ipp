@@ -185,7 +185,28 @@ struct chunk_reader::state {
             [this, job](std::size_t i, auto const& failed) {
                 detail::heeded_stop const heeded(me.stop);
                 auto const& part = job->parts[i];
-                read_part(*job, part, failed);
+                auto memory = job->take_memory();
+                std::optional<open_file::lookahead> ahead;
+                auto known = part.begin;  // groups before this one were looked at for the lookahead
+                for (auto k = part.begin; k < part.end && !failed(); ++k) {
+                    auto const& g = part.reads->items[k];
+                    auto const& fqn = job->plan.items[g.items.front()].fqn;
+                    naming(fqn, *part.name, [&] {
+                        auto const file = open(*part.name, *part.reads);
+                        auto const at = [&](auto n) {
+                            return stretch(job->plan, part.reads->items[n]);
+                        };
+                        if (k == known)
+                            known = detail::read_ahead(*file, k, part.end, ahead, memory.ahead, at);
+                        if (g.from.tensor != nullptr)
+                            read_chunks(*job, *file, g, memory.scratch);
+                        else
+                            read_value(*job, *file, fqn, g);
+                    });
+                }
+                if (ahead) memory.ahead = ahead->take();
+                ahead.reset();  // it refers to the file
+                job->give_back(std::move(memory));
                 std::lock_guard const lock(part.reads->m);
                 if (--part.reads->left == 0) part.reads->file.reset();
             },
@@ -332,28 +353,6 @@ struct chunk_reader::state {
         };
         if (!reads.file) reads.file = me.in_pieces ? recent.get(name, make) : make();
         return reads.file;
-    }
-
-    void read_part(read_job& job, const file_part& part, auto const& failed) {
-        auto memory = job.take_memory();
-        std::optional<open_file::lookahead> ahead;
-        auto known = part.begin;  // groups before this one were looked at for the lookahead
-        for (auto i = part.begin; i < part.end && !failed(); ++i) {
-            auto const& g = part.reads->items[i];
-            auto const& fqn = job.plan.items[g.items.front()].fqn;
-            naming(fqn, *part.name, [&] {
-                auto const file = open(*part.name, *part.reads);
-                auto const at = [&](auto k) { return stretch(job.plan, part.reads->items[k]); };
-                if (i == known)
-                    known = detail::read_ahead(*file, i, part.end, ahead, memory.ahead, at);
-                if (g.from.tensor != nullptr)
-                    read_chunks(job, *file, g, memory.scratch);
-                else
-                    read_value(job, *file, fqn, g);
-            });
-        }
-        if (ahead) memory.ahead = ahead->take();
-        job.give_back(std::move(memory));
     }
 
     /// What is read of a group, for `read_ahead`.
