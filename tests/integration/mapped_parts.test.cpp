@@ -220,6 +220,62 @@ BOOST_AUTO_TEST_CASE(steps_that_become_one_are_compared_wherever_they_are) {
                    .find("'gate/step' and 'up/step'") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(steps_that_become_one_are_compared_as_they_are_stored) {
+    cairn::mapping how;
+    how.set("qk", concat(0, {stored("q"), stored("k")}))
+        .follow("{param...}/{slot}", "{param...}/{slot}");
+    auto w = numbers(2);
+    for (bool const equal : {true, false}) {
+        cairn::memory_store store;
+        std::vector<float> q{1000}, k{equal ? 1000.0f : 1001.0f};  // in bfloat16: 1000
+        cairn::save(cairn::state_dict{{"q", view(w, {2})},
+                                      {"k", view(w, {2})},
+                                      {"q/step", view(q, {})},
+                                      {"k/step", view(k, {})}},
+                    "c", store);
+        cairn::load_options converting;
+        converting.planner.dtypes = cairn::dtype_policy::convert;
+        std::uint16_t step = 0;
+        auto const load = support::error_of([&] {
+            cairn::load(cairn::state_dict{{"qk/step", tensor_view(dtype::bfloat16, {}, &step)}},
+                        "c", converting, store, how);
+        });
+        cairn::convert_options rounding;
+        rounding.floats_as = dtype::bfloat16;
+        auto const converted = support::error_of([&] {
+            cairn::convert({store, "c"}, "d", rounding, store, how);
+        });
+        for (auto const& text : {load, converted})
+            BOOST_TEST((equal ? text.empty() : support::contains(text, {"'q/step' and 'k/step'"})),
+                       text);
+    }
+}
+
+/// What fills a clip is the same on all ranks, however many boxes each has.
+BOOST_AUTO_TEST_CASE(ranks_that_put_boxes_together_fill_alike) {
+    constexpr int layers = 33;
+    cairn::mapping how;
+    how.set("l.{i}", clip(unstack(stored("w", {.shape = {layers, 8, -1}}), "{i}"), {6, -1}, 0));
+    cairn::memory_store store;
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        std::vector<float> mine(layers * 3 * 2, static_cast<float>(1 + me.rank()));
+        cairn::state_dict of_layers;
+        for (int i = 0; i < layers; ++i)
+            of_layers[std::to_string(i)] = cairn::sharded_view{
+                {6, 2},
+                dtype::float32,
+                {cairn::shard(cairn::box({3 * me.rank(), 0}, {3, 2}),
+                              tensor_view(dtype::float32, {3, 2}, mine.data() + i * 6))}};
+        cairn::save(cairn::state_dict{{"l", of_layers}}, "c", me, store, how);
+    });
+    std::vector<float> w(layers * 8 * 2);
+    cairn::load(cairn::state_dict{{"w", view(w, {layers, 8, 2})}}, "c", store);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+        auto const row = i / 2 % 8;
+        BOOST_TEST_REQUIRE(w[i] == (row < 3 ? 1 : row < 6 ? 2 : 0));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(what_all_ranks_want_is_read_once) {
     cairn::memory_store store;
     auto q = numbers(12, 1), k = numbers(8, 100), w = numbers(6, 200);

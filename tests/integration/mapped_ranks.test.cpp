@@ -4,12 +4,18 @@
 #include "support/error_codes.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/checkpointer.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/load_tree.hpp>
 #include <cairn/mapping/mapping.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(mapped_ranks)
@@ -107,6 +113,66 @@ BOOST_AUTO_TEST_CASE(lines_that_match_nothing_are_told_where_others_are_left_out
                               });
     }
     BOOST_TEST(store.at("e").list().empty());
+}
+
+/// Of what is read or written, other lines are not; a state of no names may become any.
+BOOST_AUTO_TEST_CASE(parts_match_some_lines_where_others_are_left_out) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto const of_weights = cairn::mapping()
+                                .rename("blocks.{i}.w", "layers.{i}.w")
+                                .rename("run.layers", "n")
+                                .others(cairn::other_names::leave_out);
+    auto m = of_weights;
+    m.rename("blocks.{i}.b", "layers.{i}.b");
+    auto w = numbers(2);
+    std::int64_t n = 1;
+    cairn::save(
+        cairn::state_dict{{"layers.0.w", view(w, {2})}, {"x", view(w, {2})}, {"n", std::ref(n)}},
+        "c", store);
+    cairn::convert({store, "c"}, "mine", store, m);
+    cairn::convert_options back;
+    back.map_back = true;
+    back.wants = [](std::string_view fqn) { return fqn != "n"; };
+    cairn::convert({store, "mine"}, "theirs", back, store, m);
+    std::vector<float> loaded(2);
+    cairn::load(cairn::state_dict{{"layers.0.w", view(loaded, {2})}}, "theirs", store);
+    BOOST_TEST((loaded == w));
+
+    auto tree = cairn::load_tree("c", {.prefix = "blocks.0"}, store, m);
+    BOOST_TEST(tree.size() == 1u);
+    tree = cairn::load_tree("c", {}, store, m);
+    BOOST_TEST(tree.size() == 2u);
+
+    std::int64_t layers = 0;
+    cairn::memory_store place;
+    cairn::checkpointer keeper(cairn::solo(), place, {}, of_weights);
+    cairn::save(cairn::state_dict{{"layers.0.w", view(w, {2})}, {"n", std::ref(n)}}, "step_1",
+                place);
+    auto const of_keeper = keeper.load_latest([&](const cairn::stored_checkpoint& c) {
+        layers = c.value<std::int64_t>("run.layers");
+        return cairn::state_dict{{"blocks.0.w", view(loaded, {2})}, {"run.layers", std::ref(n)}};
+    });
+    BOOST_TEST(bool(of_keeper));
+    BOOST_TEST(layers == 1);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_constant_is_like_need_not_be_stored_where_others_are_left_out) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto const m = cairn::mapping()
+                       .rename("a", "x")
+                       .set("b2", constant_like(stored("b"), 0))
+                       .others(cairn::other_names::leave_out);
+    auto w = numbers(2);
+    cairn::save(cairn::state_dict{{"a", view(w, {2})}, {"b2", view(w, {2})}}, "c", store, m);
+    std::vector<float> loaded(2);
+    cairn::load(cairn::state_dict{{"x", view(loaded, {2})}}, "c", store);
+    BOOST_TEST((loaded == w));
+    // A slip in all lines leaves nothing to save.
+    BOOST_CHECK_EXCEPTION(cairn::save(cairn::state_dict{{"c", view(w, {2})}}, "d", store, m),
+                          cairn::error,
+                          [](const cairn::error& e) { return is(e, cairn::errc::missing_key); });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -53,6 +53,7 @@ CAIRN_DECL void stored_checkpoint::read(state_dict what) const {
         given.alone = true;
         given.store = store_;
         given.names = names_;
+        given.some_names = true;
         std::tuple<> none;
         given.devices =
             detail::devices_of<detail::space_holder::operation>(flat.leaves(), none, spaces_);

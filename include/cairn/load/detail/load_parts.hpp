@@ -32,6 +32,8 @@ struct load_parts {
     std::shared_ptr<void> owner{};             ///< Of parts that are not borrowed from the caller.
     std::shared_ptr<state_devices> devices{};  ///< Fenced. Null: no memory spaces.
     std::shared_ptr<const mapping> names{};    ///< Null: those of the checkpoint.
+    /// The state is a part of what the mapping is for: its lines may be for others.
+    bool some_names = false;
 };
 
 }  // namespace cairn::detail

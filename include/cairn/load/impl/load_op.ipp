@@ -34,6 +34,7 @@ CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error>
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
       parts_(std::move(parts)) {
     if (!parts_.devices) parts_.devices = no_memory_spaces(state_->leaves());
+    if (state_->leaves().empty()) parts_.some_names = true;  // a planner may add them
     turns_.emplace(in_, *parts_.planner, *parts_.devices, *parts_.reader, parts_.plane, clock_,
                    options_.exchange_timeout, meta_);
 }
@@ -209,7 +210,7 @@ CAIRN_DECL void load_op::check_ties() {
 
 /// Tells which lines of the mapping match nothing of the state, if it is a whole one.
 CAIRN_DECL void load_op::put_unmatched(wire_writer& w) const {
-    if (!parts_.names || parts_.names->others() != other_names::leave_out || state_->leaves().empty())
+    if (!parts_.names || parts_.names->others() != other_names::leave_out || parts_.some_names)
         return w.u8(0);
     std::vector<std::string> names;
     for (auto const& leaf : state_->leaves()) {

@@ -22,7 +22,7 @@ CAIRN_DECL std::uint64_t digest(const mapping* how) {
 
 CAIRN_DECL void check_same(const mapping* how, std::uint64_t coordinators) {
     if (digest(how) == coordinators) return;
-    auto const lines = how == nullptr ? 0 : how->lines().size();
+    auto const lines = how == nullptr ? 0 : how->lines().size() + how->followers().size();
     throw error(
         errc::invalid_argument,
         {.expected = "the coordinator's mapping",

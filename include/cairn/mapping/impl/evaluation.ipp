@@ -88,8 +88,8 @@ CAIRN_DECL pieced_tensor evaluation::operator()(const expression& e, captures& b
         case operation::interleave: return (*this)(in_groups(n), bound);
         case operation::stack: return stacked(e, bound);
         case operation::constant: {
-            auto t = pieced_tensor::equal_elements(*n.value, n.numbers,
-                                                   n.type.value_or(dtype::float32));
+            auto t =
+                pieced_tensor::equal_elements(*n.value, n.numbers, n.type.value_or(dtype::float32));
             t.has_any_type = !n.type;
             return t;
         }

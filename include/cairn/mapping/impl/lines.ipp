@@ -177,11 +177,14 @@ CAIRN_DECL std::vector<std::size_t> unmatched_lines(const mapping& m, const name
             look(name_pattern(line.name));
         } else {
             bool has_leaves = false;
-            for_each_node(line.made_of, [&](const node& n) {
-                if (!n.is_a(operation::stored)) return;
-                has_leaves = true;
-                look(n.name);
-            });
+            auto const look_below = [&](const auto& self, const expression& e) -> void {
+                auto const& n = e.node();
+                if (n.is_a(operation::constant_like)) return;  // not stored
+                has_leaves = has_leaves || n.is_a(operation::stored);
+                if (n.is_a(operation::stored)) look(n.name);
+                for (auto const& part : n.parts) self(self, part);
+            };
+            look_below(look_below, line.made_of);
             matches = matches || !has_leaves;
         }
         if (!matches) unmatched.push_back(static_cast<std::size_t>(&line - m.lines().data()));

@@ -278,7 +278,8 @@ private:
         } else if (single == n) {
             use();
             auto t = pieced_tensor::whole(tensors_.find(stored.front())->second);
-            made_.tensors[name] = {t.type, t.shape, false, std::move(t.pieces), rest};
+            auto const requires_grad = stored_.tensor(stored.front())->requires_grad;
+            made_.tensors[name] = {t.type, t.shape, requires_grad, std::move(t.pieces), rest};
         } else {
             throw error(errc::shape_mismatch,
                         {.fqn = name,

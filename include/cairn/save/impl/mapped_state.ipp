@@ -14,6 +14,7 @@
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
+#include <cairn/tensor/detail/single_number.hpp>
 #include <cairn/tensor/detail/meeting_boxes.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
@@ -101,13 +102,14 @@ private:
         t.global_shape = made.shape;
         t.requires_grad = made.requires_grad;
         t.writable = false;
-        owners keep;
+        owners keep, keep_fills;
+        std::vector<shard> fills;  // never put together: all ranks must have the same
         const flat_leaf* first = nullptr;
         const flat_leaf* leaf = nullptr;
         const map::detail::source* from = nullptr;  // what `leaf` is
         for (auto const& p : made.pieces) {
             if (p.is_constant()) {
-                add_constant(t, p, keep);
+                add_constant(fills, t.type, p, keep_fills);
                 continue;
             }
             if (from != p.from.get()) leaf = leaves_.at((from = p.from.get())->name);
@@ -115,6 +117,8 @@ private:
             add_piece(t, fqn, p, *leaf->tensor(), keep);
         }
         put_together(t, keep);
+        t.shards.insert(t.shards.end(), fills.begin(), fills.end());
+        keep.insert(keep.end(), keep_fills.begin(), keep_fills.end());
         t.sharded = t.sharded || t.shards.size() != 1 ||
                     t.shards.front().region != box::whole(t.global_shape);
         if (t.global_shape.product() == 0) t.sharded = false;
@@ -125,11 +129,12 @@ private:
             t.keep = std::make_shared<owners>(std::move(keep));
         add(all, fqn, first, std::move(t));
     }
-    static void add_constant(tensor_leaf& t, const map::detail::piece& p, owners& keep) {
-        auto const element = std::make_shared<map::detail::constant_element>(p.value, t.type);
+    static void add_constant(std::vector<shard>& to, dtype type, const map::detail::piece& p,
+                             owners& keep) {
+        auto const element = std::make_shared<map::detail::constant_element>(p.value, type);
         keep.push_back(element);
         for_each_box(p, map::detail::side::target, [&](const map::detail::piece_box& b) {
-            t.shards.emplace_back(b.region, element->view(b.region.shape));
+            to.emplace_back(b.region, element->view(b.region.shape));
         });
     }
     void add_piece(tensor_leaf& t, const std::string& fqn, const map::detail::piece& p,
@@ -214,44 +219,28 @@ private:
         return to;
     }
 
-    /// A number of the state, and its dtype.
-    struct number {
-        dtype type = dtype::u8;
-        std::array<std::byte, 16> bytes{};
-
-        explicit number(dtype t) : type(t) {}
-        explicit number(const const_tensor_view& v) : number(v.type) {
-            convert_elements({v.type, {}, v.data}, view());
-        }
-        tensor_view view() { return {type, {}, bytes.data()}; }
-        bool is(number other) const {
-            number converted(type);
-            convert_elements(other.view(), converted.view());
-            return converted.bytes == bytes;
-        }
-    };
-
     /// A number of the state is stored once for several names: they must have the same.
     void check_equal(const std::string& fqn, const map::detail::mapped_tensor& made,
                      const std::string& other) {
         auto const& first = made.pieces.front().from->name;
         auto const a = number_of(first), b = number_of(other);
-        // Of another dtype, each must be the other: a conversion may round.
-        if (a && b && !(a->is(*b) && b->is(*a))) refuse(fqn, first, other);
+        if (a && b && !are_same(*a, *b)) refuse(fqn, first, other);
     }
     /// @return Nothing if this rank does not have it.
-    std::optional<number> number_of(const std::string& name) {
+    std::optional<single_number> number_of(const std::string& name) {
         auto const* t = leaves_.at(name)->tensor();
         if (t == nullptr || t->shards.empty()) return std::nullopt;
         const_tensor_view const v = t->shards.front().view;
         if (v.elements() != 1) return std::nullopt;
-        if (is_host(v.device.kind)) return number(v);
+        auto const copied = [](const const_tensor_view& here) {
+            single_number n{here.type};
+            convert_elements({here.type, {}, here.data}, n.view());
+            return n;
+        };
+        if (is_host(v.device.kind)) return copied(v);
         if (!devices_) devices_ = devices_of_numbers();
         auto* const d = devices_->of(v, name);
-        return d->naming(name, [&] {
-            return with_host_copy_of(v, *d, until_,
-                                     [](const const_tensor_view& here) { return number(here); });
-        });
+        return d->naming(name, [&] { return with_host_copy_of(v, *d, until_, copied); });
     }
     /// The devices of all numbers that are compared.
     std::shared_ptr<state_devices> devices_of_numbers() const {
@@ -307,6 +296,7 @@ CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
 CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
                           const erased_communicator* ranks, device_numbers numbers) {
     if (!how || flat.refused || flat.leaves().empty()) return;
+    flat.mapped = true;
     try {
         flat.flat->leaves = mapped_state(flat.leaves(), *how, ranks, std::move(numbers));
     } catch (...) {

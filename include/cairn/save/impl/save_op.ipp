@@ -312,7 +312,7 @@ CAIRN_DECL void save_op::prepare_metadata() {
         phases_.get(r, static_cast<int>(rank));
     }
     placer.check_all_placed();
-    if (parts_.names && parts_.names->others() == other_names::leave_out) {
+    if (state_->mapped) {
         std::vector<std::string_view> stored;
         for (auto const& entry : meta_.entries) stored.emplace_back(entry.first);
         map::detail::refuse_unmatched(

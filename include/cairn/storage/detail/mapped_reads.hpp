@@ -11,9 +11,9 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 #include <cairn/tensor/box.hpp>
+#include <cairn/tensor/detail/single_number.hpp>
 #include <cairn/tensor/view.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,11 +53,10 @@ public:
     CAIRN_DECL const read_target& begin(std::string storage_data, const read_target& target);
 
 private:
-    /// A single number that must be another one, too.
+    /// A single number that must be that of others, too, as it is stored.
     struct same_number {
         std::string name;
-        dtype type = dtype::float32;
-        alignas(16) std::array<std::byte, 16> memory{};
+        single_number stored;
     };
     /// An item of the plan.
     struct wanted {
@@ -86,6 +85,7 @@ private:
 
     void add(const read_item& item);
     void add_tensor(const read_item& item, wanted& w);
+    void add_number(wanted& w, const std::string& name);
     void add_value(const read_item& item, wanted& w);
     part& new_part(wanted& w, read_item stored);
     void open(wanted& w);

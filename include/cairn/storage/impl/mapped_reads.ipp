@@ -82,26 +82,27 @@ CAIRN_DECL void mapped_reads::add_tensor(const read_item& item, wanted& w) {
             p.type = type;
         },
         [&](const map::detail::piece& p) { w.constants.push_back(p); });
-    for (auto const& name : w.made->equals) {
-        auto const* const t = m_.stored().tensor(name);
-        if (t == nullptr || t->shape.product() != 1 || t->chunks.size() != 1)
-            throw error(errc::kind_mismatch,
-                        {.fqn = name,
-                         .expected = "a single number, as '" + item.fqn + "' is",
-                         .found = t == nullptr ? "no tensor" : "shape " + to_string(t->shape)});
-        auto& e = w.equals.emplace_back();
-        e.name = name;
-        e.type = t->type;
-        read_item stored;
-        stored.fqn = name;
-        stored.kind = item_kind::shard;
-        stored.source_offsets = stored.target_offsets = index_vector(t->shape.size(), 0);
-        stored.shape = t->shape;
-        auto& p = new_part(w, std::move(stored));
-        p.type = t->type;
-        p.equal = &e;
-        p.at.region = box::whole(t->shape);
-    }
+    if (w.made->equals.empty()) return;
+    add_number(w, w.made->source_name());  // once more: the window may have another dtype
+    for (auto const& name : w.made->equals) add_number(w, name);
+}
+CAIRN_DECL void mapped_reads::add_number(wanted& w, const std::string& name) {
+    auto const* const t = m_.stored().tensor(name);
+    if (t == nullptr || t->shape.product() != 1 || t->chunks.size() != 1)
+        throw error(errc::kind_mismatch,
+                    {.fqn = name,
+                     .expected = "a single number, as '" + w.item->fqn + "' is",
+                     .found = t == nullptr ? "no tensor" : "shape " + to_string(t->shape)});
+    auto& e = w.equals.emplace_back(same_number{name, {t->type}});
+    read_item stored;
+    stored.fqn = name;
+    stored.kind = item_kind::shard;
+    stored.source_offsets = stored.target_offsets = index_vector(t->shape.size(), 0);
+    stored.shape = t->shape;
+    auto& p = new_part(w, std::move(stored));
+    p.type = t->type;
+    p.equal = &e;
+    p.at.region = box::whole(t->shape);
 }
 
 CAIRN_DECL const read_target& mapped_reads::begin(std::string storage_data,
@@ -156,7 +157,7 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
     });
 }
 CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
-    if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->memory.data()};
+    if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->stored.bytes.data()};
     open(*p.of);
     if (p.of->made == nullptr) return p.of->window;
     return p.at.view(p.of->window, p.of->region.offsets);
@@ -164,20 +165,14 @@ CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
 
 CAIRN_DECL void mapped_reads::part_read(wanted& w) {
     if (w.left.fetch_sub(1) != 1) return;
-    for (auto const& e : w.equals) {
-        open(w);
-        alignas(16) std::array<std::byte, 16> other{}, mine{};
-        auto const size = size_of(w.window.type);
-        convert_elements({e.type, {}, e.memory.data()}, {w.window.type, {}, other.data()});
-        std::memcpy(mine.data(), w.window.data, size);
-        if (std::memcmp(mine.data(), other.data(), size) != 0)
-            throw error(errc::value_mismatch,
-                        {.fqn = w.item->fqn,
-                         .expected = "one number: '" + w.made->pieces.front().from->name +
-                                     "' and '" + e.name + "' become one",
-                         .found = "different numbers",
-                         .remedy = "give '" + w.item->fqn + "' an expression of its own"});
-    }
+    for (auto const& e : w.equals)
+        if (auto const& first = w.equals.front(); !are_same(first.stored, e.stored))
+            throw error(
+                errc::value_mismatch,
+                {.fqn = w.item->fqn,
+                 .expected = "one number: '" + first.name + "' and '" + e.name + "' become one",
+                 .found = "different numbers",
+                 .remedy = "give '" + w.item->fqn + "' an expression of its own"});
     target_->commit_tensor(*w.item, w.window);
 }
 CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, value v) {

@@ -44,6 +44,7 @@ struct flattened_or_error {
     std::optional<flattened> flat;
     flat_state none;
     std::exception_ptr refused;
+    bool mapped = false;  ///< By a save: leaves have their stored names.
 };
 
 }  // namespace cairn::detail
