@@ -175,4 +175,66 @@ BOOST_AUTO_TEST_CASE(what_a_constant_is_like_need_not_be_stored_where_others_are
                           [](const cairn::error& e) { return is(e, cairn::errc::missing_key); });
 }
 
+/// Between ranks, too, a stored element is made of one name of the state.
+BOOST_AUTO_TEST_CASE(ranks_that_store_different_names_as_one_are_refused) {
+    using namespace cairn::map;
+    // What saves two states, of a rank each, under one mapping.
+    auto const save = [&](const cairn::mapping& how, const cairn::state_dict& of_first,
+                          const cairn::state_dict& of_second) {
+        cairn::memory_store store;
+        std::string text;
+        try {
+            cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+                cairn::plan_cache plans;
+                for (int n = 0; n < 2; ++n)
+                    cairn::save(me.rank() == 0 ? of_first : of_second, "c", me, store, how, plans);
+            });
+        } catch (const cairn::error& e) {
+            BOOST_TEST(is(e, cairn::errc::invalid_plan), e.what());
+            text = e.what();
+        }
+        return text;
+    };
+    auto a = numbers(8), b = numbers(8, 10);
+    auto const named = [](const char* name, std::vector<float>& of,
+                          const cairn::index_vector& shape) {
+        return cairn::state_dict{{name, view(of, shape)}};
+    };
+    auto const told = [](const std::string& text, const char* name) {
+        return text.find("'" + std::string(name) + "'") != text.npos &&
+               text.find("rank 0") != text.npos && text.find("rank 1") != text.npos;
+    };
+    // Two lines with one stored name; a name that passes and one that is made.
+    for (bool const passes : {false, true}) {
+        auto how = cairn::mapping().rename("a", "x");
+        if (!passes) how.rename("b", "x");
+        auto const text = save(how, named("a", a, {8}), named(passes ? "x" : "b", b, {8}));
+        BOOST_TEST(told(text, "x"), text);
+    }
+    // What fills a clip, and what another name has there.
+    cairn::mapping clipped;
+    clipped.set("words", clip(stored("vocab", {.shape = {8, -1}}), {6, -1}, 0))
+        .set("extra", slice(stored("vocab", {.shape = {8, -1}}), 0, 6, 8));
+    auto text = save(clipped, named("extra", a, {2, 1}), named("words", b, {6, 1}));
+    BOOST_TEST(told(text, "vocab"), text);
+    // Replicas, ties and equal numbers are what they were.
+    auto const same = cairn::mapping().rename("a", "x").set("t", tie(stored("x")));
+    BOOST_TEST(save(same, named("a", a, {8}), named("a", a, {8})) == "");
+    BOOST_TEST(save(same, named("a", a, {8}), named("t", a, {8})) == "");
+
+    cairn::mapping stages;
+    stages.set("b.{i}", unstack(stored("layers", {.shape = {2, -1}}), "{i}"))
+        .follow("o.{param...}.{slot}", "o.{param...}.{slot}");
+    std::vector<float> five{5}, seven{7};
+    auto const stage = [&](const char* name, std::vector<float>& of, std::vector<float>& step) {
+        return cairn::state_dict{{name, view(of, {8})},
+                                 {"o." + std::string(name) + ".step", view(step, {})}};
+    };
+    auto other = five;
+    BOOST_TEST(save(stages, stage("b.0", a, five), stage("b.1", b, other)) == "");
+    text = save(stages, stage("b.0", a, five), stage("b.1", b, seven));
+    BOOST_TEST(told(text, "o.layers.step"), text);
+    BOOST_TEST(text.find("equal numbers") != text.npos, text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

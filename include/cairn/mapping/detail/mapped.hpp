@@ -36,6 +36,8 @@ struct mapped_tensor {
     std::vector<piece> pieces{};
     /// Single numbers that must equal the source, by name: those of parameters that become one.
     std::vector<std::string> equals{};
+    /// Of a save: a number that other names, which this rank may not have, become too.
+    bool is_common = false;
 
     /// A tensor that it is made of; empty: there is none.
     std::string source_name() const {
@@ -60,7 +62,8 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
-    /// Of a load: stored names that something is tied to, and that may pass themselves.
+    /// Of a load: stored names that something is tied to, and that may pass themselves. Of a save:
+    /// names of the state that are tied to stored ones.
     std::set<std::string, std::less<>> tied{};
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.

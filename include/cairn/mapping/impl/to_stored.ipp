@@ -104,6 +104,7 @@ private:
 
     /// What another name stores is not stored twice.
     void add_tie(claim c) {
+        made_.tied.insert(c.name);
         stored_shapes alone(like_);
         auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         bool const others_have_it =
@@ -288,7 +289,8 @@ private:
                  type->shape,
                  false,
                  {whole_piece(std::make_shared<source>(source{name, type->type, type->shape}))},
-                 {}};
+                 {},
+                 true};
         else
             t.equals.push_back(name);
     }

@@ -29,12 +29,14 @@ struct device_numbers {
 /// strided views of the state's memory. Elements of another dtype are converted here, into memory
 /// that the result owns, and values are read. Blocks until devices have copied the numbers that
 /// several names must have alike.
-/// @param ranks  Null: there is one.
+/// @param ranks    Null: there is one.
+/// @param sources  Not null: what each shard is made of.
 /// @throws error as `to_stored`; errc::invalid_state for what no tensor can be;
 /// errc::value_mismatch for different numbers that become one; errc::unsupported for tensors on
 /// devices that are to be converted, and for numbers on devices without a memory space
 CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
-                                   const erased_communicator* ranks, device_numbers numbers = {});
+                                   const erased_communicator* ranks, device_numbers numbers = {},
+                                   shard_sources* sources = nullptr);
 
 /// Maps the leaves of a state, unless it is refused already; a failure refuses it.
 /// @param how  Null: they stay as they are.

@@ -13,6 +13,7 @@
 #include <cairn/save/detail/replicas.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
+#include <cairn/verb/detail/shard_sources.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -49,9 +50,11 @@ public:
     std::string offer() const { return kept_ && kept_->joint ? kept_->generation : std::string(); }
     void offered(std::string generation) { offered_ = std::move(generation); }
 
-    /// @param key  What the joint plan depends on besides the local plans; nothing: on more.
+    /// @param key      What the joint plan depends on besides the local plans; nothing: on more.
+    /// @param sources  Of its items, with a mapping.
     /// @return The message to the coordinator.
-    CAIRN_DECL std::vector<std::byte> send_local(save_plan local, std::optional<std::string> key);
+    CAIRN_DECL std::vector<std::byte> send_local(save_plan local, std::optional<std::string> key,
+                                                 std::vector<item_source> sources = {});
     /// The local plan, as this rank made it.
     const save_plan& local() const noexcept { return local_; }
 

@@ -11,11 +11,12 @@
 #include <cairn/metadata/detail/path_like.hpp>
 #include <cairn/planner/detail/save_side.hpp>
 #include <cairn/save/detail/host_copy_of.hpp>
+#include <cairn/save/detail/item_sources.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
-#include <cairn/tensor/detail/single_number.hpp>
 #include <cairn/tensor/detail/meeting_boxes.hpp>
+#include <cairn/tensor/detail/single_number.hpp>
 #include <cairn/tensor/layout.hpp>
 #include <cairn/tensor/view.hpp>
 #include <cairn/verb/detail/state_devices.hpp>
@@ -26,10 +27,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,7 +45,8 @@ class state_mapper {
 public:
     state_mapper(const flat_state& state, const mapping& how, const erased_communicator* ranks,
                  device_numbers numbers)
-        : rank_(ranks == nullptr ? 0 : ranks->rank()), numbers_(std::move(numbers)),
+        : rank_(ranks == nullptr ? 0 : ranks->rank()),
+          several_ranks_(ranks != nullptr && ranks->size() > 1), numbers_(std::move(numbers)),
           until_(numbers_.until) {
         leaves_.reserve(state.size());
         for (auto const& leaf : state) {
@@ -62,10 +65,17 @@ public:
     bool passes(const flat_leaf& leaf) const { return made_.passes(name_of_leaf(leaf)); }
     void add_to(flat_state& all) {
         all.reserve(all.size() + made_.tensors.size() + made_.values.size());
+        for (auto const& leaf : all) {  // what passes
+            auto const* const t = leaf.tensor();
+            item_source const own{source_hash(name_of_leaf(leaf))};
+            sources_.emplace_back(t == nullptr ? 0 : t->shards.size(), own);
+        }
         for (auto const& [fqn, t] : made_.tensors) add_tensor(all, fqn, t);
         for (auto const& [fqn, v] : made_.values)
             add(all, fqn, leaves_.at(v.from), value_of(fqn, v));
+        sources_.resize(all.size());
     }
+    shard_sources take_sources() { return std::move(sources_); }
 
 private:
     /// Of a tensor: more are put together.
@@ -104,30 +114,47 @@ private:
         t.writable = false;
         owners keep, keep_fills;
         std::vector<shard> fills;  // never put together: all ranks must have the same
+        std::vector<item_source> of_shards, of_fills;
         const flat_leaf* first = nullptr;
         const flat_leaf* leaf = nullptr;
         const map::detail::source* from = nullptr;  // what `leaf` is
         for (auto const& p : made.pieces) {
             if (p.is_constant()) {
                 add_constant(fills, t.type, p, keep_fills);
+                of_fills.resize(fills.size(), {source_hash(map::detail::number_text(p.value))});
                 continue;
             }
             if (from != p.from.get()) leaf = leaves_.at((from = p.from.get())->name);
             if (first == nullptr) first = leaf;
             add_piece(t, fqn, p, *leaf->tensor(), keep);
+            of_shards.resize(t.shards.size(), source_of(from->name));
         }
-        put_together(t, keep);
+        if (is_compared(made)) add_number(t, of_shards, fqn, made, keep);
+        if (put_together(t, keep)) of_shards = {joined(of_shards)};
         t.shards.insert(t.shards.end(), fills.begin(), fills.end());
+        of_shards.insert(of_shards.end(), of_fills.begin(), of_fills.end());
         keep.insert(keep.end(), keep_fills.begin(), keep_fills.end());
         t.sharded = t.sharded || t.shards.size() != 1 ||
                     t.shards.front().region != box::whole(t.global_shape);
         if (t.global_shape.product() == 0) t.sharded = false;
-        for (auto const& other : made.equals) check_equal(fqn, made, other);
         if (keep.size() == 1)
             t.keep = std::move(keep.front());
         else if (!keep.empty())
             t.keep = std::make_shared<owners>(std::move(keep));
         add(all, fqn, first, std::move(t));
+        sources_.push_back(std::move(of_shards));
+    }
+    /// What is tied has the elements of another name, which another rank may store.
+    item_source source_of(const std::string& name) const {
+        return made_.tied.contains(name) ? item_source() : item_source{source_hash(name)};
+    }
+    /// Of shards that are put together, in whatever pieces they were.
+    static item_source joined(std::vector<item_source> all) {
+        std::set<std::uint32_t> names;
+        for (auto const& one : all) names.insert(one.names);
+        if (names.contains(0)) return {};
+        auto const sum = std::accumulate(names.begin(), names.end(), std::uint32_t{0});
+        return {sum == 0 ? 1 : sum};
     }
     static void add_constant(std::vector<shard>& to, dtype type, const map::detail::piece& p,
                              owners& keep) {
@@ -174,12 +201,13 @@ private:
         return p;
     }
     /// Copies what would be stored as a chunk for each row or two, if it fills a box.
-    static void put_together(tensor_leaf& t, owners& keep) {
-        if (t.shards.size() <= most_shards) return;
+    /// @return whether it did
+    static bool put_together(tensor_leaf& t, owners& keep) {
+        if (t.shards.size() <= most_shards) return false;
         auto all = t.shards.front().region;
         std::int64_t elements = 0;
         for (auto const& s : t.shards) {
-            if (!is_host(s.view.device.kind)) return;
+            if (!is_host(s.view.device.kind)) return false;
             elements += s.region.volume();
             for (std::size_t d = 0; d < all.rank(); ++d) {
                 auto const end = std::max(all.end(d), s.region.end(d));
@@ -187,12 +215,12 @@ private:
                 all.shape[d] = end - all.offsets[d];
             }
         }
-        if (elements != all.volume()) return;
+        if (elements != all.volume()) return false;
         bool apart = true;
         auto const region = [&](std::size_t i) -> const box& { return t.shards[i].region; };
         for_each_meeting(t.shards.size(), region, t.shards.size(), region,
                          [&](std::size_t i, std::size_t j) { apart = apart && i == j; });
-        if (!apart) return;  // the plan refuses them
+        if (!apart) return false;  // the plan refuses them
         std::shared_ptr<std::byte[]> const memory(
             new std::byte[static_cast<std::size_t>(elements) * size_of(t.type)]);
         tensor_view const to(t.type, all.shape, memory.get());
@@ -201,6 +229,7 @@ private:
         t.shards.clear();
         t.shards.emplace_back(all, const_tensor_view(to));
         keep.assign(1, memory);
+        return true;
     }
     static const_tensor_view converted(const tensor_leaf& t, const std::string& fqn,
                                        const const_tensor_view& from, owners& keep) {
@@ -219,12 +248,35 @@ private:
         return to;
     }
 
-    /// A number of the state is stored once for several names: they must have the same.
-    void check_equal(const std::string& fqn, const map::detail::mapped_tensor& made,
-                     const std::string& other) {
-        auto const& first = made.pieces.front().from->name;
-        auto const a = number_of(first), b = number_of(other);
-        if (a && b && !are_same(*a, *b)) refuse(fqn, first, other);
+    /// Whether other names must have the same number, here or on another rank.
+    bool is_compared(const map::detail::mapped_tensor& made) const {
+        return !made.equals.empty() || (made.is_common && several_ranks_);
+    }
+    /// A number of the state is stored once for several names: those that are here must have the
+    /// same. If the first is elsewhere, another one is stored.
+    void add_number(tensor_leaf& t, std::vector<item_source>& of, const std::string& fqn,
+                    const map::detail::mapped_tensor& made, owners& keep) {
+        auto p = made.pieces.front();
+        std::optional<std::pair<std::string, single_number>> first;
+        auto const compare = [&](const std::string& name) {
+            auto n = number_of(name);
+            if (n && first && !are_same(first->second, *n)) refuse(fqn, first->first, name);
+            if (n && !first) first.emplace(name, *n);
+        };
+        compare(p.from->name);
+        for (auto const& other : made.equals) compare(other);
+        if (!first) return of.assign(of.size(), item_source());  // not known
+        if (t.shards.empty()) {
+            auto const& from = *leaves_.at(first->first)->tensor();
+            p.from = std::make_shared<const map::detail::source>(
+                map::detail::source{first->first, from.type, from.global_shape});
+            add_piece(t, fqn, p, from, keep);
+        }
+        auto const& bytes = first->second.bytes;
+        item_source const source{
+            source_hash(first->first),
+            source_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()})};
+        of.assign(t.shards.size(), source);
     }
     /// @return Nothing if this rank does not have it.
     std::optional<single_number> number_of(const std::string& name) {
@@ -246,7 +298,7 @@ private:
     std::shared_ptr<state_devices> devices_of_numbers() const {
         flat_state compared;
         for (auto const& [fqn, t] : made_.tensors) {
-            if (t.equals.empty()) continue;
+            if (!is_compared(t)) continue;
             compared.push_back(*leaves_.at(t.pieces.front().from->name));
             for (auto const& other : t.equals) compared.push_back(*leaves_.at(other));
         }
@@ -273,6 +325,7 @@ private:
     }
 
     int rank_;
+    bool several_ranks_;
     device_numbers numbers_;
     patient_deadline until_;
     std::shared_ptr<state_devices> devices_{};  ///< Of numbers, once there are some to compare.
@@ -280,25 +333,28 @@ private:
     std::unordered_map<std::string_view, const flat_leaf*> leaves_{};  ///< By names in `types_`.
     map::detail::mapped made_{};
     std::vector<map::detail::piece> parts_{};  // of one shard
+    shard_sources sources_{};
 };
 
 CAIRN_DECL flat_state mapped_state(const flat_state& state, const mapping& how,
-                                   const erased_communicator* ranks, device_numbers numbers) {
+                                   const erased_communicator* ranks, device_numbers numbers,
+                                   shard_sources* sources) {
     state_mapper mapper(state, how, ranks, std::move(numbers));
     flat_state all;
     all.whole = state.whole;
     for (auto const& leaf : state)
         if (mapper.passes(leaf)) all.push_back(leaf);
     mapper.add_to(all);
+    if (sources != nullptr) *sources = mapper.take_sources();
     return all;
 }
 
 CAIRN_DECL void map_names(flattened_or_error& flat, const std::shared_ptr<const mapping>& how,
                           const erased_communicator* ranks, device_numbers numbers) {
     if (!how || flat.refused || flat.leaves().empty()) return;
-    flat.mapped = true;
     try {
-        flat.flat->leaves = mapped_state(flat.leaves(), *how, ranks, std::move(numbers));
+        flat.flat->leaves =
+            mapped_state(flat.leaves(), *how, ranks, std::move(numbers), &flat.mapped.emplace());
     } catch (...) {
         flat.refused = std::current_exception();
     }

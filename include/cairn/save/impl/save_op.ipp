@@ -12,6 +12,7 @@
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/planner/results_codec.hpp>
 #include <cairn/save/detail/change_check.hpp>
+#include <cairn/save/detail/item_sources.hpp>
 #include <cairn/save/detail/overlap_gate.hpp>
 #include <cairn/save/detail/place_results.hpp>
 #include <cairn/verb/detail/post_to.hpp>
@@ -64,9 +65,11 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                     parts_.planner->create_local_save_plan());
                 check_names(local);
                 check_sendable(local, ranks_->rank());
+                auto sources = sources_of(local, state_->mapped);
                 return plans_.send_local(
                     std::move(local),
-                    plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()));
+                    plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()),
+                    std::move(sources));
             });
         case exchange_plans: return starts([&] { gather_outcomes(); });
         case plan_global:

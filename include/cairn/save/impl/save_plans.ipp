@@ -8,6 +8,7 @@
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/detail/tabled_plans.hpp>
 #include <cairn/planner/plan_codec.hpp>
+#include <cairn/save/detail/item_sources.hpp>
 #include <cairn/storage/detail/file_layout.hpp>
 
 #include <cstdint>
@@ -48,7 +49,8 @@ CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
 }
 
 CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
-                                                         std::optional<std::string> key) {
+                                                         std::optional<std::string> key,
+                                                         std::vector<item_source> sources) {
     local_ = std::move(local);
     key_ = std::move(key);
     auto const values = take_value_numbers(local_);
@@ -59,6 +61,7 @@ CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
     wire_writer w;
     w.u8(static_cast<std::uint8_t>(unchanged_ ? told_plan::unchanged : told_plan::whole));
     put(w, values);
+    put(w, sources);
     if (!unchanged_) w.raw(encoded_);
     return w.take();
 }
@@ -68,11 +71,13 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
     auto const ranks = told.size();
     std::vector<local_message> locals(ranks);  // empty: unchanged
     values_by_rank values(ranks);
+    sources_by_rank sources(ranks);
     bool all_unchanged = true;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         wire_reader r(told[rank].payload);
         auto const what = static_cast<told_plan>(r.u8());
         values[rank] = get_value_numbers(r);
+        sources[rank] = get_item_sources(r);
         if (what == told_plan::whole) {
             locals[rank].begin = r.position();
             locals[rank].bytes = std::move(told[rank].payload);
@@ -81,8 +86,10 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
             wire_reader::fail("neither a plan nor one that is unchanged");
         }
     }
-    reused_ = all_unchanged && writer.names_files() && values_agree(values);
+    reused_ = all_unchanged && writer.names_files() && values_agree(values) &&
+              (kept_->joint->table || !has_any(sources));
     if (reused_) {
+        if (kept_->joint->table) check_sources(*kept_->joint->table, sources);  // of new numbers
         joint_ = kept_->joint;
         return name_files(writer);
     }
@@ -109,6 +116,7 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
         t.assign(*by);
         t.check();
     }
+    check_sources(t, sources);
     if (by && writer.names_files()) {
         made_->stored = t.stored_amounts();
         made_->table = std::move(t);

@@ -4,6 +4,7 @@
 
 #include <cairn/state/flatten.hpp>
 #include <cairn/state/savable.hpp>
+#include <cairn/verb/detail/shard_sources.hpp>
 
 #include <exception>
 #include <optional>
@@ -44,7 +45,8 @@ struct flattened_or_error {
     std::optional<flattened> flat;
     flat_state none;
     std::exception_ptr refused;
-    bool mapped = false;  ///< By a save: leaves have their stored names.
+    /// Of a save with a mapping: leaves have their stored names, and are made of these.
+    std::optional<shard_sources> mapped;
 };
 
 }  // namespace cairn::detail
