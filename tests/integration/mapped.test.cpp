@@ -2,12 +2,14 @@
 // Loads, saves and conversions with a mapping, from any sharding to any other, against a dense
 // oracle.
 #include "support/counting_store.hpp"
+#include "support/error_text.hpp"
 #include "support/mapped_tensors.hpp"
 #include "support/random_layout.hpp"
 #include "support/sanitized.hpp"
 
 #include <cairn/cairn.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/load_tree.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/storage/torch_reader.hpp>
 
@@ -221,6 +223,58 @@ BOOST_AUTO_TEST_CASE(any_expression_loads_and_saves_between_any_shardings) {
             BOOST_TEST_REQUIRE(x.holds(expected.what));
         }
     }
+}
+
+/// An optimizer has one entry for a weight with two names.
+BOOST_AUTO_TEST_CASE(what_follows_a_tie_is_made_for_a_state_that_has_it) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto const how = cairn::mapping()
+                         .set("head", tie(stored("wte")))
+                         .follow("o.{param...}.{slot}", "o.{param...}.{slot}");
+    std::vector<float> w{1, 2}, moments{3, 4}, loaded(2), more(2);
+    auto const view = [](std::vector<float>& v) {
+        return tensor_view(dtype::float32, {2}, v.data());
+    };
+    cairn::state_dict const state{{"head", view(w)}, {"wte", view(w)}, {"o.wte.m", view(moments)}};
+    cairn::save(state, "c", store, how);
+    cairn::load_options strict;
+    strict.planner.strict = true;
+    auto const report = cairn::load(state, "c", strict, store, how);
+    BOOST_TEST(report.unexpected.empty());
+    cairn::load(cairn::state_dict{{"o.head.m", view(more)}, {"o.wte.m", view(loaded)}}, "c", store,
+                how);
+    BOOST_TEST((more == moments && loaded == moments));
+    BOOST_TEST(cairn::load_tree("c", {}, store, how).size() == 3u);
+    cairn::convert({store, "c"}, "d", store, how);
+    cairn::torch_reader reader(store);
+    reader.reset("d");
+    BOOST_TEST(reader.read_metadata().entries.size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(codes_are_not_changed_without_their_scales) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<std::uint8_t> codes(4, 0x38);
+    std::vector<float> scales{1, 2, 3, 4};
+    auto const save = [&](const cairn::index_vector& of_scales) {
+        cairn::save(
+            cairn::state_dict{
+                {"w", tensor_view(dtype::float8_e4m3fn, {2, 2}, codes.data())},
+                {"w_scale_inv", tensor_view(dtype::float32, of_scales, scales.data())}},
+            "c", store);
+    };
+    save({2, 2});
+    auto how = cairn::mapping().set("w", transpose(stored("w")));
+    BOOST_CHECK_EXCEPTION(
+        cairn::convert({store, "c"}, "d", store, how), cairn::error, [](const cairn::error& e) {
+            return support::contains(e.what(), {"'w'", "'w_scale_inv'", "use dequantise"});
+        });
+    how.set("w_scale_inv", transpose(stored("w_scale_inv")));
+    cairn::convert({store, "c"}, "d", store, how);
+    cairn::convert({store, "c"}, "e", store, cairn::mapping().rename("v", "w"));
+    save({});  // one for all codes
+    cairn::convert({store, "c"}, "f", store, cairn::mapping().set("w", transpose(stored("w"))));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

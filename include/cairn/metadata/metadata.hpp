@@ -103,6 +103,9 @@ struct metadata {
     /// Names that a mapping does not make of this checkpoint: those of the state that is loaded,
     /// and those of its lines without captures. Set only in what a mapping shows.
     std::map<std::string, unmade_name, std::less<>> unmade{};
+    /// Names that a mapping makes for a state that has them, and for no other: what belongs to a
+    /// parameter that is tied to another one, or is constant. Not stored.
+    std::set<std::string, std::less<>> if_asked{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
     /// not None. A load ignores them. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};

@@ -63,7 +63,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     std::map<stored_place, std::pair<const std::string*, int>> first;
     int turn = 0;
     for (auto const& [fqn, entry] : m.entries) {
-        if (!options_.converts(fqn)) continue;
+        if (!options_.converts(fqn) || m.if_asked.contains(fqn)) continue;
         auto usual_rank = turn++ % ranks_;
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) {

@@ -261,6 +261,7 @@ private:
                              .found = "none"});
         }
         claim(name, stored);
+        if (needed_of(e, bound).empty()) made_.if_asked.insert(name);
         auto const n = leaves.size();
         std::vector<std::string> const rest(stored.begin() + 1, stored.end());
         // What a constant is only like is not used up by it: it passes too.

@@ -99,7 +99,8 @@ public:
         auto next = asked.begin();
         for (auto const& [fqn, entry] : stored_->entries) {
             while (next != asked.end() && *next < fqn) ++next;
-            if (next == asked.end() || *next != fqn) report_.unexpected.push_back(fqn);
+            if ((next == asked.end() || *next != fqn) && !stored_->if_asked.contains(fqn))
+                report_.unexpected.push_back(fqn);
         }
         if (!problems_.empty()) problems_.refuse();
         plan.planner_data = unexpected_keys(report_.unexpected, *stored_).of_rank();

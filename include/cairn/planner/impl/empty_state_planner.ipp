@@ -77,14 +77,14 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
     tree_ = {};
     state.clear();
     for (auto const& [fqn, entry] : m.entries)
-        if (wanted(fqn)) detail::refuse_transforms(fqn, entry);
+        if (wanted(fqn) && !m.if_asked.contains(fqn)) detail::refuse_transforms(fqn, entry);
     check_stored_bytes(m, [&](std::string_view fqn) { return wanted(fqn); });
     for (auto const& unmade : m.unmade)
         if (wanted(unmade.first)) m.check_made(unmade.first);
     // With a prefix, list positions outside the wanted part are empty.
     std::size_t holes = 4096 + 4 * m.paths.size();
     for (auto const& [fqn, entry] : m.entries) {
-        if (!wanted(fqn)) continue;
+        if (!wanted(fqn) || m.if_asked.contains(fqn)) continue;
         auto const path = m.paths.find(fqn);
         set_element(tree_, path == m.paths.end() ? key_path{fqn} : path->second,
                     make(fqn, entry, state), holes);

@@ -74,6 +74,7 @@ public:
                                   const on_constant& constant) const;
 
 private:
+    void check_scales() const;
     chunk_list chunks_of(const map::detail::mapped_tensor& t) const;
 
     metadata stored_{};

@@ -11,6 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -81,6 +84,31 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
                 partial_.insert(p.from->name);
         }
     }
+    check_scales();
+}
+
+/// Codes that are divided or turned do not fit scales of blocks that stay as they are.
+CAIRN_DECL void mapped_metadata::check_scales() const {
+    std::set<std::string_view> changed;  // of what is stored
+    std::vector<std::pair<const std::string*, const std::string*>> codes;
+    for (auto const& [fqn, t] : made_.tensors)
+        for (auto const& p : t.pieces) {
+            if (p.is_constant() || renamed_.count(fqn) != 0) continue;
+            changed.insert(p.from->name);
+            if (p.from->type == dtype::float8_e4m3fn || p.from->type == dtype::float8_e5m2)
+                codes.emplace_back(&fqn, &p.from->name);
+        }
+    for (auto const& [fqn, from] : codes)
+        for (auto const* end : {"_scale_inv", "_scale"}) {
+            auto const scales = *from + end;
+            auto const* const s = stored_.tensor(scales);
+            if (s == nullptr || s->shape.product() < 2 || changed.count(scales) != 0) continue;
+            throw error(errc::unsupported,
+                        {.fqn = *fqn,
+                         .expected = "codes as they are stored, or scales that a line changes too",
+                         .found = "other codes of '" + *from + "' beside '" + scales + "'",
+                         .remedy = "use dequantise, or set a line for '" + scales + "'"});
+        }
 }
 
 CAIRN_DECL const map::detail::mapped_tensor* mapped_metadata::tensor(std::string_view fqn) const {
@@ -107,6 +135,7 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.format = stored_.format;
     m.is_file = stored_.is_file;
     m.unmade = unmade_;
+    m.if_asked = made_.if_asked;
     for (auto const& entry : stored_.entries)
         if (made_.passes(entry.first)) m.entries.insert(entry);
     for (auto const& path : stored_.paths)
