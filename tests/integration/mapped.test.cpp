@@ -252,6 +252,28 @@ BOOST_AUTO_TEST_CASE(what_follows_a_tie_is_made_for_a_state_that_has_it) {
     BOOST_TEST(reader.read_metadata().entries.size() == 3u);
 }
 
+BOOST_AUTO_TEST_CASE(a_strict_load_notices_what_a_mapping_hides) {
+    cairn::memory_store store;
+    std::vector<float> a{1, 2}, b{3, 4};
+    auto const view = [](std::vector<float>& v) {
+        return tensor_view(dtype::float32, {2}, v.data());
+    };
+    cairn::save(cairn::state_dict{{"a", view(a)}, {"b", view(b)}}, "c", store);
+    auto const how = cairn::mapping().rename("a", "b");
+    std::vector<float> loaded(2);
+    cairn::state_dict const state{{"a", view(loaded)}};
+    auto const report = cairn::load(state, "c", store, how);
+    BOOST_TEST((loaded == b));
+    BOOST_TEST_REQUIRE(report.warnings.size() == 1u);
+    BOOST_TEST(support::contains(report.warnings.front(), {"'a'", "not loaded"}));
+    cairn::load_options strict;
+    strict.planner.strict = true;
+    BOOST_CHECK_EXCEPTION(
+        cairn::load(state, "c", strict, store, how), cairn::error, [](const cairn::error& e) {
+            return support::contains(e.what(), {"'a'", "no key that the state does not hold"});
+        });
+}
+
 BOOST_AUTO_TEST_CASE(codes_are_not_changed_without_their_scales) {
     using namespace cairn::map;
     cairn::memory_store store;

@@ -106,6 +106,9 @@ struct metadata {
     /// Names that a mapping makes for a state that has them, and for no other: what belongs to a
     /// parameter that is tied to another one, or is constant. Not stored.
     std::set<std::string, std::less<>> if_asked{};
+    /// What is stored under these names is not loaded: a mapping makes something else under them.
+    /// Set as `if_asked`.
+    std::set<std::string, std::less<>> hidden{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
     /// not None. A load ignores them. Set only in metadata that was read from a pickle.
     std::set<std::string, std::less<>> unknown_members{};

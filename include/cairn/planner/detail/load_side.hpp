@@ -102,6 +102,10 @@ public:
             if ((next == asked.end() || *next != fqn) && !stored_->if_asked.contains(fqn))
                 report_.unexpected.push_back(fqn);
         }
+        for (auto const& fqn : stored_->hidden)
+            report_.warnings.push_back("'" + fqn +
+                                       "' of the checkpoint is not loaded: the mapping makes "
+                                       "something else under this name");
         if (!problems_.empty()) problems_.refuse();
         plan.planner_data = unexpected_keys(report_.unexpected, *stored_).of_rank();
         return plan;
@@ -113,11 +117,14 @@ public:
         unexpected_keys unexpected(report_.unexpected, *stored_);
         unexpected.keep_those_of_all(all);
         auto const& unsupported = stored_->unsupported;  // a state that asks for one is refused
-        auto const count = unexpected.size() + unsupported.size();
+        auto const& hidden = stored_->hidden;
+        auto const count = unexpected.size() + unsupported.size() + hidden.size();
         if (options_->strict && count != 0)
             throw error(
                 errc::unexpected_key,
-                {.fqn = unexpected.empty() ? unsupported.begin()->first : unexpected.first(),
+                {.fqn = !unexpected.empty()    ? unexpected.first()
+                        : !unsupported.empty() ? unsupported.begin()->first
+                                               : *hidden.begin(),
                  .expected = "no key that the state does not hold",
                  .found = std::to_string(count) + " of them",
                  .remedy = "do not set load_options::planner.strict, or add the key to the state"});

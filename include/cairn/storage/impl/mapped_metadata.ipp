@@ -136,6 +136,7 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.is_file = stored_.is_file;
     m.unmade = unmade_;
     m.if_asked = made_.if_asked;
+    m.hidden = made_.hidden;
     for (auto const& entry : stored_.entries)
         if (made_.passes(entry.first)) m.entries.insert(entry);
     for (auto const& path : stored_.paths)
