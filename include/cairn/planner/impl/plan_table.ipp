@@ -127,7 +127,8 @@ CAIRN_DECL void plan_table::claim(const head& h, std::uint32_t rank, std::uint64
         conflict(kind(first.is_value), kind(h.is_value));
     else if (first.value_hash != value_hash)
         conflict("the value", "another value",
-                 "wrap a value that differs between ranks in per_rank()");
+                 "wrap a value that differs between ranks in per_rank(); what a mapping "
+                 "makes one must be equal");
     else if (first.typed && h.typed && first.type != h.type)
         conflict(type(first.type), type(h.type));
     else if (!same_bytes(first.shape, h.shape))
