@@ -115,6 +115,21 @@ BOOST_AUTO_TEST_CASE(lines_that_match_nothing_are_told_where_others_are_left_out
     BOOST_TEST(store.at("e").list().empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_coordinator_without_a_state_refuses_lines_that_match_nothing) {
+    cairn::memory_store store;
+    cairn::mapping m;
+    m.rename("a", "x").rename("misspelt", "y").others(cairn::other_names::leave_out);
+    BOOST_CHECK_EXCEPTION(
+        cairn::run_ranks(2,
+                         [&](cairn::thread_group::member& me) {
+                             auto w = numbers(2);
+                             cairn::state_dict some;
+                             if (me.rank() == 1) some = {{"a", view(w, {2})}, {"b", view(w, {2})}};
+                             cairn::save(some, "c", me, store, m);
+                         }),
+        cairn::error, [](const cairn::error& e) { return is(e, cairn::errc::missing_key); });
+}
+
 /// Of what is read or written, other lines are not; a state of no names may become any.
 BOOST_AUTO_TEST_CASE(parts_match_some_lines_where_others_are_left_out) {
     using namespace cairn::map;

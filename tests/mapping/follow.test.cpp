@@ -289,6 +289,9 @@ BOOST_AUTO_TEST_CASE(what_follow_reads_is_not_taken_by_a_wider_pattern) {
     BOOST_TEST(made.values.contains("optim.model.w.lr"));
     BOOST_TEST(made.values.contains("model.optimizer"));
     BOOST_TEST(made.tensors.size() + made.values.size() == 5u);
+    // A module may have the optimizer's name.
+    BOOST_TEST(to_state(m, stored({{"w", {2}}, {"optim.proj.weight", {2}}}))
+                   .tensors.contains("model.optim.proj.weight"));
     // A line that says as much is meant.
     m.rename("old.{name...}", "optim.{name...}");
     BOOST_TEST(to_state(m, stored({{"w", {2}}, {"optim.w.m", {2}}})).tensors.contains("old.w.m"));

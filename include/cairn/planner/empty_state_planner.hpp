@@ -72,6 +72,8 @@ public:
 
 private:
     CAIRN_DECL bool wanted(std::string_view fqn) const;
+    /// Of what a mapping makes only for who asks: whether nobody does.
+    CAIRN_DECL bool is_spare(const metadata& m, std::string_view fqn) const;
     CAIRN_DECL node make(const std::string& fqn,
                          const std::variant<tensor_metadata, value_metadata>& entry,
                          flat_state& state) const;

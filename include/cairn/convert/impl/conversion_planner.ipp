@@ -126,6 +126,8 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
                                     idle);
     for (auto const& [fqn, t] : pieces_->meta().unsupported)
         if (options_.converts(fqn)) to.left_out.push_back(fqn);
+    if (coordinator_)
+        for (auto& text : pieces_->turned_codes()) to.saved.warnings.push_back(std::move(text));
     for (auto const& name : pieces_->hidden())
         if (options_.converts(name)) to.left_out.push_back(name);
 }

@@ -55,6 +55,13 @@ public:
                 for (auto const& bound : all) tolerate([&] { make(i, bound); });
             });
         for (std::size_t f = 0; f < slots_.size(); ++f) follow_unmapped(f);
+        // What no other name has is there in any case.
+        std::erase_if(made_.if_asked, [&](const std::string& name) {
+            auto const& of = claims_.find(name)->second;
+            return mapping_.others() != other_names::pass &&
+                   std::any_of(of.begin(), of.end(),
+                               [&](auto const& from) { return !made_.used.contains(from); });
+        });
         for (auto const& entry : stored_.entries) tolerate([&] { pass(entry.first); });
         return std::move(made_);
     }
@@ -125,10 +132,9 @@ private:
         };
         if (std::none_of(lines_.followers().begin(), lines_.followers().end(), says_more))
             return false;
-        auto const read = lines_.reading(by_line.fill(c), side::source, [&](const std::string& p) {
-            return stored_.entries.contains(p);
-        });
-        return read && says_more(*read->of);
+        auto const known = [&](const std::string& p) { return stored_.entries.contains(p); };
+        auto const read = lines_.reading(by_line.fill(c), side::source, known);
+        return read && says_more(*read->of) && known(read->of->stored_prefix.before(read->param));
     }
 
     /// A capture that is only an index takes all values of its dimension.

@@ -77,14 +77,14 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
     tree_ = {};
     state.clear();
     for (auto const& [fqn, entry] : m.entries)
-        if (wanted(fqn) && !m.if_asked.contains(fqn)) detail::refuse_transforms(fqn, entry);
+        if (wanted(fqn) && !is_spare(m, fqn)) detail::refuse_transforms(fqn, entry);
     check_stored_bytes(m, [&](std::string_view fqn) { return wanted(fqn); });
     for (auto const& unmade : m.unmade)
         if (wanted(unmade.first)) m.check_made(unmade.first);
     // With a prefix, list positions outside the wanted part are empty.
     std::size_t holes = 4096 + 4 * m.paths.size();
     for (auto const& [fqn, entry] : m.entries) {
-        if (!wanted(fqn) || m.if_asked.contains(fqn)) continue;
+        if (!wanted(fqn) || is_spare(m, fqn)) continue;
         auto const path = m.paths.find(fqn);
         set_element(tree_, path == m.paths.end() ? key_path{fqn} : path->second,
                     make(fqn, entry, state), holes);
@@ -105,6 +105,9 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
 CAIRN_DECL bool empty_state_planner::wanted(std::string_view fqn) const {
     auto const& p = options_.prefix;
     return p.empty() || (fqn.starts_with(p) && (fqn.size() == p.size() || fqn[p.size()] == '.'));
+}
+CAIRN_DECL bool empty_state_planner::is_spare(const metadata& m, std::string_view fqn) const {
+    return options_.prefix.empty() && m.if_asked.contains(fqn);
 }
 CAIRN_DECL node empty_state_planner::make(
     const std::string& fqn, const std::variant<tensor_metadata, value_metadata>& entry,

@@ -8,12 +8,12 @@
 #include <cairn/planner/detail/value_numbers.hpp>
 #include <cairn/planner/erased_planner.hpp>
 #include <cairn/planner/plan.hpp>
+#include <cairn/save/detail/item_sources.hpp>
 #include <cairn/save/detail/kept_plan.hpp>
 #include <cairn/save/detail/place_results.hpp>
 #include <cairn/save/detail/replicas.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/detail/erased_storage.hpp>
-#include <cairn/verb/detail/shard_sources.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ public:
     /// @param sources  Of its items, with a mapping.
     /// @return The message to the coordinator.
     CAIRN_DECL std::vector<std::byte> send_local(save_plan local, std::optional<std::string> key,
-                                                 std::vector<item_source> sources = {});
+                                                 item_sources sources = {});
     /// The local plan, as this rank made it.
     const save_plan& local() const noexcept { return local_; }
 
@@ -83,6 +83,8 @@ public:
     /// The items of the local plan that other ranks hold too.
     const std::vector<held_replica>& held() const noexcept { return held_; }
     bool reused() const noexcept { return reused_; }
+    /// On the coordinator: whether a rank has a state that a mapping has given stored names.
+    bool mapped() const noexcept { return mapped_; }
 
     /// Keeps the plan for later saves, if there is memory for it. Called last, and only if this
     /// save is known to be committed.
@@ -112,6 +114,7 @@ private:
     bool unchanged_ = false;  ///< This rank's part.
     bool keeps_ = false;      ///< The coordinator keeps the joint plan.
     bool reused_ = false;
+    bool mapped_ = false;
 };
 
 }  // namespace cairn::detail

@@ -256,21 +256,23 @@ private:
     /// same. If the first is elsewhere, another one is stored.
     void add_number(tensor_leaf& t, std::vector<item_source>& of, const std::string& fqn,
                     const map::detail::mapped_tensor& made, owners& keep) {
-        auto p = made.pieces.front();
         std::optional<std::pair<std::string, single_number>> first;
         auto const compare = [&](const std::string& name) {
             auto n = number_of(name);
             if (n && first && !are_same(first->second, *n)) refuse(fqn, first->first, name);
             if (n && !first) first.emplace(name, *n);
         };
-        compare(p.from->name);
+        compare(made.source_name());
         for (auto const& other : made.equals) compare(other);
         if (!first) return of.assign(of.size(), item_source());  // not known
         if (t.shards.empty()) {
             auto const& from = *leaves_.at(first->first)->tensor();
-            p.from = std::make_shared<const map::detail::source>(
-                map::detail::source{first->first, from.type, from.global_shape});
-            add_piece(t, fqn, p, from, keep);
+            t.type = from.type;  // and shape: the plan compares those of ranks
+            t.global_shape = from.global_shape;
+            add_piece(t, fqn,
+                      map::detail::whole_piece(std::make_shared<const map::detail::source>(
+                          map::detail::source{first->first, from.type, from.global_shape})),
+                      from, keep);
         }
         auto const& bytes = first->second.bytes;
         item_source const source{

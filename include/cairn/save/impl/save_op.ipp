@@ -65,7 +65,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                     parts_.planner->create_local_save_plan());
                 check_names(local);
                 check_sendable(local, ranks_->rank());
-                auto sources = sources_of(local, state_->mapped);
+                auto sources = sources_of(local, state_->leaves(), state_->mapped);
                 return plans_.send_local(
                     std::move(local),
                     plan_key(*parts_.planner, options_, ranks_->rank(), ranks_->size()),
@@ -315,7 +315,7 @@ CAIRN_DECL void save_op::prepare_metadata() {
         phases_.get(r, static_cast<int>(rank));
     }
     placer.check_all_placed();
-    if (state_->mapped) {
+    if (plans_.mapped()) {
         std::vector<std::string_view> stored;
         for (auto const& entry : meta_.entries) stored.emplace_back(entry.first);
         map::detail::refuse_unmatched(

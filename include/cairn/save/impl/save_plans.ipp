@@ -50,7 +50,7 @@ CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
 
 CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
                                                          std::optional<std::string> key,
-                                                         std::vector<item_source> sources) {
+                                                         item_sources sources) {
     local_ = std::move(local);
     key_ = std::move(key);
     auto const values = take_value_numbers(local_);
@@ -86,8 +86,9 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
             wire_reader::fail("neither a plan nor one that is unchanged");
         }
     }
+    mapped_ = any_mapped(sources);
     reused_ = all_unchanged && writer.names_files() && values_agree(values) &&
-              (kept_->joint->table || !has_any(sources));
+              (kept_->joint->table || !mapped_);
     if (reused_) {
         if (kept_->joint->table) check_sources(*kept_->joint->table, sources);  // of new numbers
         joint_ = kept_->joint;

@@ -46,6 +46,9 @@ public:
     /// else.
     const std::set<std::string, std::less<>>& hidden() const noexcept { return made_.hidden; }
 
+    /// Says which quantised weights fit their scales no more.
+    CAIRN_DECL std::vector<std::string> turned_codes() const;
+
     /// Null: the tensor is stored under its name, as it is.
     const map::detail::mapped_tensor* tensor(std::string_view fqn) const;
     /// Null: the value is stored under its name.
@@ -74,7 +77,6 @@ public:
                                   const on_constant& constant) const;
 
 private:
-    void check_scales() const;
     chunk_list chunks_of(const map::detail::mapped_tensor& t) const;
 
     metadata stored_{};

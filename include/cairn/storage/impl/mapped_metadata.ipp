@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +26,13 @@ inline bool is_renamed(const map::detail::mapped_tensor& t) {
     auto const& p = t.pieces.front();
     return p.from->type == t.type && p.from->shape == t.shape &&
            p == map::detail::whole_piece(p.from);
+}
+
+/// Whether a tensor has all elements of one stored tensor, elsewhere than there.
+inline bool turned(const map::detail::mapped_tensor& t) {
+    if (t.pieces.size() != 1 || t.pieces.front().is_constant()) return false;
+    auto const& p = t.pieces.front();
+    return p.volume() == p.from->shape.product() && p != map::detail::whole_piece(p.from);
 }
 
 /// Applies a mapping to a checkpoint that has the names of a state.
@@ -84,31 +91,25 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
                 partial_.insert(p.from->name);
         }
     }
-    check_scales();
 }
 
-/// Codes that are divided or turned do not fit scales of blocks that stay as they are.
-CAIRN_DECL void mapped_metadata::check_scales() const {
-    std::set<std::string_view> changed;  // of what is stored
-    std::vector<std::pair<const std::string*, const std::string*>> codes;
-    for (auto const& [fqn, t] : made_.tensors)
-        for (auto const& p : t.pieces) {
-            if (p.is_constant() || renamed_.count(fqn) != 0) continue;
-            changed.insert(p.from->name);
-            if (p.from->type == dtype::float8_e4m3fn || p.from->type == dtype::float8_e5m2)
-                codes.emplace_back(&fqn, &p.from->name);
-        }
-    for (auto const& [fqn, from] : codes)
+CAIRN_DECL std::vector<std::string> mapped_metadata::turned_codes() const {
+    std::set<std::string> all;
+    for (auto const& made : made_.tensors)
+        if (turned(made.second)) all.insert(made.second.source_name());
+    std::vector<std::string> found;
+    for (auto const& [fqn, t] : made_.tensors) {
+        if (!turned(t) || size_of(t.type) != 1) continue;
+        auto const from = t.source_name();
         for (auto const* end : {"_scale_inv", "_scale"}) {
-            auto const scales = *from + end;
+            auto const scales = from + end;
             auto const* const s = stored_.tensor(scales);
-            if (s == nullptr || s->shape.product() < 2 || changed.count(scales) != 0) continue;
-            throw error(errc::unsupported,
-                        {.fqn = *fqn,
-                         .expected = "codes as they are stored, or scales that a line changes too",
-                         .found = "other codes of '" + *from + "' beside '" + scales + "'",
-                         .remedy = "use dequantise, or set a line for '" + scales + "'"});
+            if (s != nullptr && s->shape.product() > 1 && !all.contains(scales))
+                found.push_back("the codes of '" + from + "' are turned, its scales '" + scales +
+                                "' are not: use dequantise, or set a line for them");
         }
+    }
+    return found;
 }
 
 CAIRN_DECL const map::detail::mapped_tensor* mapped_metadata::tensor(std::string_view fqn) const {
