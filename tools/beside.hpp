@@ -118,7 +118,8 @@ public:
     const std::vector<std::string>& names() const { return names_; }
     /// Those that have not appeared, and why.
     const std::map<std::string, std::string>& failed() const { return failed_; }
-    /// Those that may be the content of another checkpoint, or are neither files nor directories.
+    /// Those that may be the content of another checkpoint, or are neither files nor directories;
+    /// and directories below that have a checkpoint of their own.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
     /// Safetensors files in directories below, of which the checkpoint consists without them, as
     /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them.
@@ -170,21 +171,44 @@ private:
         for (auto const& [fqn, t] : m.unsupported) mine_.insert(t.files.begin(), t.files.end());
         for (auto const& [name, size] : m.file_sizes) mine_.insert(name);
     }
+    static bool is_id(std::string_view s) {
+        return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
+    }
+    /// Whether that is the name of an interrupted save's intent, or of one that runs.
+    static bool is_intent(std::string_view name) {
+        constexpr std::string_view saving = ".saving.";
+        return name.starts_with(saving) && is_id(name.substr(saving.size()));
+    }
     /// Whether cairn or PyTorch keeps a file of this name there, or an interrupted save may have
     /// left it: such a file is not content.
-    static bool is_kept_there(std::string_view name) {
-        constexpr std::string_view saving = ".saving.", data = ".distcp";
-        auto const is_id = [](std::string_view s) {
-            return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
-        };
+    bool is_kept_there(std::string_view name) const {
+        constexpr std::string_view data = ".distcp";
         if (name.ends_with(".safetensors.index.json") || name == staged_name) return true;
-        if (name.starts_with(".metadata") || name.starts_with(".cairn-publish.")) return true;
-        if (name.starts_with(saving)) return is_id(name.substr(saving.size()));
-        name = name.substr(name.rfind('/') + 1);
+        if (name == ".metadata" || name == ".metadata.tmp" || name == ".metadata.quarantined" ||
+            name.starts_with(".cairn-publish.") || is_intent(name))
+            return true;
+        auto const begin = name.rfind('/') + 1;  // 0: it is in the place itself
+        // Below, a directory without files of this checkpoint has those of another one.
+        std::string const directory(name.substr(0, begin));
+        auto const first = mine_.lower_bound(directory);
+        if (begin != 0 && (first == mine_.end() || !first->starts_with(directory))) return false;
+        name.remove_prefix(begin);
         if (!name.ends_with(data)) return false;
         name.remove_suffix(data.size());
         auto const dot = name.rfind('.');
         return dot != name.npos && dot != 0 && is_id(name.substr(dot + 1));
+    }
+    /// Whether a directory below has a checkpoint of its own, of which no file is copied.
+    /// @param names  Of its files, from the place.
+    bool is_other_checkpoint(const std::string& within, const std::set<std::string>& names) {
+        auto const tells = [&](const std::string& name) {
+            auto const last = std::string_view(name).substr(within.size());
+            return last == ".metadata" || is_intent(last) ||
+                   (last.starts_with("__") && last.ends_with(".metadata"));  // of one rank
+        };
+        if (within.empty() || std::none_of(names.begin(), names.end(), tells)) return false;
+        not_copied_.push_back(within.substr(0, within.size() - 1));
+        return true;
     }
     /// @param within  A directory, which ends in '/'; empty: the place.
     void find(const std::string& within) {
@@ -192,6 +216,7 @@ private:
         std::filesystem::path const place(place_);
         for (auto const& entry : std::filesystem::directory_iterator(place / within))
             names.insert(within + entry.path().filename().string());
+        if (is_other_checkpoint(within, names)) return;
         for (auto const& name : names) {
             if (is_kept_there(name) || mine_.count(name) != 0) continue;
             if (is_directory(symlink_status(place / name)))
@@ -212,10 +237,11 @@ private:
     /// The same of a place that is no directory.
     void find_objects(const std::string& within) {
         auto there = from_.at(place_ + (within.empty() ? "" : "/" + within));
-        for (auto const& o : objects_of(there)) {
-            auto const name = within + o.name;
+        std::set<std::string> names;
+        for (auto const& o : objects_of(there)) names.insert(within + o.name);
+        if (is_other_checkpoint(within, names)) return;
+        for (auto const& name : names)
             if (!is_kept_there(name) && mine_.count(name) == 0) add(name, true);
-        }
         if (!there.browsable()) return;
         for (auto const& id : there.places()) find_objects(within + id + '/');
     }

@@ -306,6 +306,63 @@ BOOST_AUTO_TEST_CASE(a_view_of_a_storage_in_an_old_file_begins_where_it_says) {
     BOOST_TEST(o.tensor("t").storage_offset == 2u);
 }
 
+/// `t[3:, 1:]` of three rows has an offset of 13 elements.
+BOOST_AUTO_TEST_CASE(an_empty_view_may_begin_beyond_its_storage) {
+    for (bool const legacy : {false, true}) {
+        pickled p;
+        p.begin_dict();
+        p.key("t");
+        p.tensor("0", 12, 13, {0, 3}, {4, 1}, "FloatStorage", legacy);
+        p.end_dict();
+        std::string const storage(48, 'x');
+        opened const o(legacy ? p.legacy({"0"}, {{"0", storage}}) : p.zip({{"0", storage}}));
+        BOOST_TEST((o.tensor("t").shape == cairn::index_vector{0, 3}));
+        auto const m = ts::describe(o.all, "f.pt", o.file.size());
+        auto const c = m.tensor("t")->chunks[0];
+        BOOST_TEST(c.at.layout->payload_offset == 0u);
+        BOOST_TEST(c.at.layout->payload_length == 0u);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(many_small_values_in_nested_containers_are_read) {
+    constexpr int n = 30'000;
+    pickled p;
+    p.begin_dict();
+    p.key("hyper_parameters");
+    p.begin_dict();
+    p.key("counts");
+    p.begin_dict();
+    for (int i = 0; i < n; ++i) {
+        p.w.integer(i);
+        p.w.integer(i % 200);
+    }
+    p.end_dict();
+    p.key("history");
+    p.w.op(']');
+    p.w.mark();
+    std::vector<std::uint32_t> keys;
+    for (int i = 0; i < n; ++i) {
+        p.begin_dict();
+        for (std::size_t k = 0; k < 2; ++k) {
+            if (i == 0) {
+                p.key(k == 0 ? "epoch" : "loss");
+                keys.push_back(p.w.put());
+            } else {
+                p.w.get(keys[k]);
+            }
+            k == 0 ? p.w.integer(i) : p.w.real(0.5);
+        }
+        p.end_dict();
+    }
+    p.w.op('e');
+    p.end_dict();
+    p.end_dict();
+    opened const o(p.zip({}));
+    BOOST_TEST(o.all.entries().size() == 3u * n);
+    BOOST_TEST((o.at("hyper_parameters.counts.201") == cairn::value(1)));
+    BOOST_TEST((o.at("hyper_parameters.history.7.epoch") == cairn::value(7)));
+}
+
 BOOST_AUTO_TEST_CASE(a_tensor_alone_has_the_empty_name) {
     pickled p;
     p.tensor("0", 4, 1, {3}, {1});

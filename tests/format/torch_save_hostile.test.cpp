@@ -205,6 +205,7 @@ BOOST_AUTO_TEST_CASE(a_tensor_that_leaves_its_storage_is_refused) {
     using cairn::errc;
     BOOST_CHECK_NO_THROW(opened{with(0, {2, 2}, {2, 1})});
     BOOST_CHECK_NO_THROW(opened{with(3, {100, 100}, {0, 0})});
+    refused(with(5, {1}, {1}), errc::corrupt, "beyond the storage");
     refused(with(1, {2, 2}, {2, 1}), errc::corrupt, "beyond the storage");
     refused(with(0, {2, 2}, {3, 1}), errc::corrupt, "beyond the storage");
     refused(with(0, {2, 2}, {INT64_MAX, 1}), errc::corrupt, "beyond the storage");

@@ -342,6 +342,25 @@ BOOST_AUTO_TEST_CASE(values_that_cannot_be_written_are_refused_by_name) {
     BOOST_TEST(refused(stored(damaged), cairn::errc::checksum_mismatch) == "a.bad: other bytes");
 }
 
+BOOST_AUTO_TEST_CASE(what_could_not_be_read_again_is_refused) {
+    state names;
+    for (int i = 0; i < 10'000; ++i)
+        names.value({std::string(4000, 'n'), std::to_string(i)}, std::int64_t{1});
+    BOOST_CHECK_EXCEPTION((void)names.file("x.pt"), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::unsupported) &&
+               e.context().expected.find("bytes of names") != std::string::npos;
+    });
+    state large;
+    large.value({"small"}, std::int64_t{1})
+        .value({"a", "big"}, std::string(ts::most_pickle_bytes, 'x'));
+    BOOST_CHECK_EXCEPTION((void)large.file("x.pt"), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::unsupported) &&
+               e.context().fqn == "a.big" &&
+               e.context().expected.find(std::to_string(ts::most_pickle_bytes)) !=
+                   std::string::npos;
+    });
+}
+
 BOOST_AUTO_TEST_CASE(requires_grad_of_integers_is_not_written) {
     state s;
     s.tensor({"i"}, dtype::i32, {2}, {}, true).tensor({"f"}, dtype::f16, {2}, {}, true);

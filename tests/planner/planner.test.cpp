@@ -250,6 +250,23 @@ BOOST_AUTO_TEST_CASE(chunks_of_a_weight_that_is_stored_twice_are_found_by_their_
     for (std::uint32_t i = 0; i < n; i += 999) BOOST_TEST((chunks[i] == std::pair(i, n - 1 - i)));
 }
 
+BOOST_AUTO_TEST_CASE(halves_of_a_storage_are_not_one_weight) {
+    std::vector<float> w(4);
+    cairn::tensor_metadata first, second;
+    first.shape = second.shape = {4};
+    cairn::item_layout layout{0, 16, 0, 0, {1}};
+    first.chunks.push_back({box({0}, {4}), {"m.pt", 64, 32, {}, layout}});
+    layout.payload_offset = 16;
+    second.chunks.push_back({box({0}, {4}), {"m.pt", 64, 32, {}, layout}});
+    auto const leaf = cairn::node(cairn::tensor_view(cairn::dtype::f32, {4}, w.data())).as_tensor();
+    cairn::detail::tied_leaves tied;
+    BOOST_TEST((tied.first_of("a", leaf, first) == nullptr));
+    auto const* found = tied.first_of("b", leaf, second);
+    BOOST_REQUIRE((found != nullptr));
+    BOOST_TEST(found->is_stored_as(first));
+    BOOST_TEST(!found->is_stored_as(second));
+}
+
 /// Those of a target too, beside the others.
 BOOST_AUTO_TEST_CASE(problems_of_a_load_are_told_together) {
     cairn::memory_store store;

@@ -8,9 +8,11 @@
 #include "tensor/oracle.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
+#include <cairn/storage/torch_save_writer.hpp>
 #include <cairn/testing/storage.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -391,6 +393,40 @@ BOOST_AUTO_TEST_CASE(a_weight_of_dcp_that_is_refused_is_not_said_to_have_an_unkn
     });
     BOOST_TEST(why.find("no form of quantised weights") != why.npos, why);
     BOOST_TEST(why.find("of a dtype that") == why.npos, why);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_elements_with_other_scales_are_another_weight) {
+    cairn::memory_store store;
+    std::mt19937 random(11);
+    auto elements = random_bytes(random, dtype::float8_e4m3fn, {4, 4});
+    for (auto& b : elements.bytes) b &= std::byte{0x3f};  // no NaN
+    cairn::tensor_view const both(elements.type, elements.shape, elements.bytes.data());
+    float one = 1, two = 2;
+    auto const scale = [](float& x) { return cairn::tensor_view(dtype::float32, {1, 1}, &x); };
+    cairn::state_dict const sd{{"a.weight", both},
+                               {"a.weight_scale", scale(one)},
+                               {"b.weight", both},
+                               {"b.weight_scale", scale(two)}};
+    cairn::save(sd, "dcp", store);
+    cairn::save(sd, "m.pt", cairn::torch_save_writer(store));
+    cairn::convert_options o;
+    o.dequantise.emplace();
+    for (auto const* from : {"dcp", "m.pt"}) {
+        auto const to = std::string(from) + ".converted";
+        cairn::convert({store, from}, to, o, store);
+        auto const got = support::load_whole(store, to);
+        for (std::int64_t i = 0; i < 16; ++i) {
+            BOOST_TEST(float_at(got.tensors.at("a.weight"), i) ==
+                       e4m3(elements.bytes[static_cast<std::size_t>(i)]));
+            BOOST_TEST(float_at(got.tensors.at("b.weight"), i) ==
+                       2 * float_at(got.tensors.at("a.weight"), i));
+        }
+        std::vector<float> x(16);
+        cairn::tensor_view const tied(dtype::float32, {4, 4}, x.data());
+        cairn::state_dict to_one{{"a.weight", tied}, {"b.weight", tied}};
+        auto const report = cairn::load(to_one, from, reader_of(store));
+        BOOST_TEST(report.warnings.size() == 1U);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -99,6 +99,8 @@ BOOST_AUTO_TEST_CASE(an_export_replaces_the_weights_of_a_directory_and_keeps_its
     };
     write("config.json", "{}");
     write("adapter_model.safetensors", "kept");
+    // Copied from a bucket, where an earlier export was.
+    write("model-00001-of-00002." + std::string(32, 'a') + ".safetensors", "old");
     write("tokenizer.json", "old");
     o = {};
     o.add_files = [](auto const& put) {

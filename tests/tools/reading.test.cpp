@@ -13,6 +13,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -112,6 +113,32 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     BOOST_TEST(text_of(to / "run.sh") == "text");
     BOOST_TEST((fs::status(to / "run.sh").permissions() == fs::perms(0750)));
     BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {
+    support::scratch s;
+    auto const from = s.dir / "from";
+    std::vector<float> w(3);
+    cairn::state_dict const sd{{"w", w}};
+    cairn::torch_writer_options own;
+    own.file_name = [](int, int) { return std::string("shards/own"); };
+    (void)cairn::save(sd, from.string(), cairn::torch_writer(cairn::file_store(), own));
+    (void)cairn::save(sd, (from / "ckpt/step_1").string());
+    std::string const id(32, 'a');
+    fs::create_directories(from / "interrupted");
+    fs::create_directories(from / "rank_metadata");
+    for (auto const& name : std::vector<std::string>{
+             "interrupted/.saving." + id, "interrupted/__0_0." + id + ".distcp",
+             "rank_metadata/__1.metadata", "rank_metadata/__1_0.distcp", ".metadata.json",
+             ".metadata.quarantined", "ckpt/left." + id + ".distcp", "left." + id + ".distcp",
+             "shards/left." + id + ".distcp", "ckpt/log"})
+        std::ofstream(from / name) << "x";
+    tool::beside const others(from.string(), tool::read_metadata(from.string()), false);
+    BOOST_TEST((others.names() == std::vector<std::string>{".metadata.json", "ckpt/log"}));
+    auto named = others.not_copied();
+    std::sort(named.begin(), named.end());
+    BOOST_TEST((named == std::vector<std::string>{"ckpt/left." + id + ".distcp", "ckpt/step_1",
+                                                  "interrupted", "rank_metadata"}));
 }
 
 BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_there) {

@@ -34,7 +34,7 @@ public:
             throw error(errc::unsupported,
                         {.expected = "at most " + std::to_string(allowed_) + " bytes of names in " +
                                      std::to_string(source_) + " bytes of metadata",
-                         .found = "more: long names that many chunks share"});
+                         .found = "more: names, lists or dicts that are shared too often"});
         }
         left_ -= n;
     }

@@ -44,12 +44,14 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
 }
 
 /// The file where the elements of a tensor begin, the item there, and the byte in it: names of a
-/// tied weight have the same. Without a file in formats that have no ties.
+/// tied weight have the same. Without a file in formats that have no ties, and for what is computed
+/// of stored tensors: it has no layout, and other scales may make another weight of the same ones.
 using stored_place = std::tuple<std::string, std::uint64_t, std::uint64_t>;
 inline stored_place place_of(const metadata& m, const tensor_metadata& t) {
     if (m.format == checkpoint_format::safetensors || t.chunks.size() == 0) return {};
     auto const at = t.chunks.location(0);
-    return {at.file, at.offset, at.layout ? at.layout->payload_offset : 0};
+    if (!at.layout) return {};
+    return {at.file, at.offset, at.layout->payload_offset};
 }
 /// Whether two names are one weight.
 inline bool are_tied(const tensor_metadata& a, const tensor_metadata& b) {

@@ -177,13 +177,17 @@ private:
                 refuse("a tensor with metadata ('" + std::string(name.substr(0, 64)) + "')");
         }
     }
-    /// Checks, without overflow, that the last element of shape and strides is in the storage.
-    static void check_bounds(const called_tensor& p) {
+    /// Checks, without overflow, that the last element of shape and strides is in the storage. A
+    /// view without elements may begin beyond it, as PyTorch slices: it gets a place within.
+    static void check_bounds(called_tensor& p) {
         if (p.shape.size() != p.strides.size()) pickle::malformed("strides of another rank");
         std::uint64_t const elements = p.storage_bytes / size_of(p.type);
-        if (p.storage_offset > elements) pickle::malformed("an offset beyond the storage");
         for (auto e : p.shape)
-            if (e == 0) return;
+            if (e == 0) {
+                p.storage_offset = 0;
+                return;
+            }
+        if (p.storage_offset > elements) pickle::malformed("an offset beyond the storage");
         std::uint64_t last = p.storage_offset;
         for (std::size_t d = 0; d < p.shape.size(); ++d) {
             auto const steps = static_cast<std::uint64_t>(p.shape[d] - 1);

@@ -79,8 +79,8 @@ public:
     /// @throws error errc::corrupt, errc::checksum_mismatch; errc::unsupported for another kind of
     /// file, and for one that holds only an object of an unknown class
     content(const read_at& source, std::uint64_t length, std::size_t threads = 1)
-        : c_(read_container(source, length, threads)), budget_(c_.tree.source_bytes),
-          embedded_left_(length) {
+        : c_(read_container(source, length, threads)),
+          budget_(limit_of_names(c_.tree.source_bytes)), embedded_left_(length) {
         pickle::to_value plain(c_.tree);
         flattening flat(c_.tree, budget_);
         for (auto& [name, leaf] : flat()) {

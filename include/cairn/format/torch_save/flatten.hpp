@@ -20,6 +20,15 @@
 
 namespace cairn::format::torch_save {
 
+/// Returns the limit for the names in a file. The shortest leaf, `{1: 1}`, takes about 5 bytes of
+/// the pickle, and more than that of memory: the limit is for what is written once and shared.
+/// @param pickle  Number of its bytes.
+inline unfolding limit_of_names(std::uint64_t pickle) {
+    unfolding u(pickle);
+    u.allow(pickle / 4);
+    return u;
+}
+
 /// A tensor or value in the nested containers of a file.
 struct leaf {
     key_path path{};  ///< Empty: the file holds nothing else.

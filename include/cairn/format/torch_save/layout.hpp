@@ -45,7 +45,7 @@ public:
     ///                 one dict.
     /// @param text_keys  As of @ref metadata: they become again what they were.
     /// @throws error naming the entry that cannot be written; errc::unsupported for more entries
-    /// than are read again
+    /// than are read again, or larger ones
     layout(std::string file, const new_entries& entries, const key_paths& paths,
            const std::set<key_path>& text_keys = {})
         : archive_(folder_of(file)) {

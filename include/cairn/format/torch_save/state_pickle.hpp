@@ -10,12 +10,15 @@
 #include <cairn/format/torch/tensor_pickle.hpp>
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/format/torch/value_pickler.hpp>
+#include <cairn/format/torch_save/container.hpp>
+#include <cairn/format/torch_save/flatten.hpp>
 #include <cairn/format/torch_save/nesting.hpp>
 #include <cairn/format/torch_save/new_entry.hpp>
 #include <cairn/format/torch_save/ties.hpp>
 #include <cairn/format/torch_save/weights_only.hpp>
 #include <cairn/format/unfolding.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +47,8 @@ struct new_storage {
 /// in the order in which the pickle names them, which is that of their keys and of their records.
 class state_pickle {
 public:
-    /// @throws error naming the entry that cannot be written
+    /// @throws error naming the entry that cannot be written; errc::unsupported for what could not
+    /// be read again
     state_pickle(const new_entries& entries, const key_paths& paths,
                  const std::set<key_path>& text_keys = {})
         : entries_(entries), text_keys_(text_keys), owners_(owners_of_storages(entries)),
@@ -52,6 +56,7 @@ public:
         nesting const tree(entries, paths);
         write(tree.root());
         bytes_ = p_.out().finish();
+        check_readable();
     }
     state_pickle(const state_pickle&) = delete;
 
@@ -64,6 +69,19 @@ public:
     }
 
 private:
+    void check_readable() const {
+        if (bytes_.size() > most_pickle_bytes)
+            throw error(errc::unsupported,
+                        {.fqn = entries_[largest_.second].fqn,
+                         .expected = "names and values of at most " +
+                                     std::to_string(most_pickle_bytes) + " bytes together",
+                         .found = std::to_string(bytes_.size()) + " bytes, of which this has " +
+                                  std::to_string(largest_.first),
+                         .remedy = "leave it out, or use several files, or PyTorch's DCP"});
+        auto const t = pickle::reader::read(bytes_);
+        auto limit = limit_of_names(bytes_.size());
+        (void)flattening(t, limit)();
+    }
     void write(const nesting::node& n) {
         if (auto const* const* d = std::get_if<nesting::dict*>(&n)) {
             auto const& items = (*d)->order;
@@ -84,6 +102,7 @@ private:
         }
         auto const* entry = std::get_if<std::size_t>(&n);
         if (entry == nullptr) return p_.out().none();
+        auto const begin = p_.out().size();
         try {
             if (auto const* t = std::get_if<new_tensor>(&entries_[*entry].what))
                 tensor(*entry, *t);
@@ -95,6 +114,7 @@ private:
             if (where.remedy.empty()) where.remedy = "leave the value out, or change it";
             throw error(e.code(), std::move(where));
         }
+        largest_ = std::max(largest_, {p_.out().size() - begin, *entry});
     }
     /// Writes the key of a dict, the last step of the path.
     void write_key(const std::string& text) {
@@ -183,6 +203,7 @@ private:
     torch::value_pickler p_{true};
     torch::value_pickler::memo written_keys_{};
     std::vector<new_storage> storages_{};
+    std::pair<std::size_t, std::size_t> largest_{};  ///< Bytes of an entry, and its position.
     std::map<std::string, std::set<std::string>> to_trust_{};
     std::vector<std::byte> bytes_{};
 };

@@ -34,9 +34,8 @@ public:
             return stored->type == other.type && stored->shape == other.shape &&
                    std::equal(a.begin(), a.end(), b.begin(), b.end(),
                               [](const cairn::chunk& x, const cairn::chunk& y) {
-                                  // What a mapping makes has no place.
-                                  return x.region == y.region && !x.at.file.empty() &&
-                                         x.at.file == y.at.file && x.at.offset == y.at.offset;
+                                  // What is computed has no layout: stored bytes are a part of it.
+                                  return x.region == y.region && x.at.layout && x.at == y.at;
                               });
         }
     };

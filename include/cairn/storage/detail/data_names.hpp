@@ -73,6 +73,17 @@ inline std::string_view id_in(std::string_view name) {
     return is_save_id(name) ? name : std::string_view();
 }
 
+/// Returns `NAME.EXTENSION` for `NAME.<save id>.EXTENSION`, a file of an export to a place that
+/// cannot rename; all others as they are.
+inline std::string without_save_id(std::string name) {
+    constexpr std::size_t id = 32;
+    auto const end = name.rfind('.');
+    if (end != name.npos && end > id && name[end - id - 1] == '.' &&
+        is_save_id(std::string_view(name).substr(end - id, id)))
+        name.erase(end - id - 1, id + 1);
+    return name;
+}
+
 /// Whether version b1c5de8 gave this name to a data file of that save, over another checkpoint:
 /// `STEM.<save id>` and the end of the name, of any kind.
 inline bool is_earlier_data_name(std::string_view name, const std::string& save_id) {

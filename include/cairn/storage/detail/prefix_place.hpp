@@ -336,14 +336,8 @@ private:
     }
 
     /// Whether a file has a name that the format gives to weights, with or without a save id.
-    bool is_weight(std::string name) const {
-        if (name == format_.index) return false;
-        constexpr std::size_t id = 32;
-        auto const end = name.rfind('.');
-        if (end != name.npos && end > id && name[end - id - 1] == '.' &&
-            is_save_id(std::string_view(name).substr(end - id, id)))
-            name.erase(end - id - 1, id + 1);
-        return format_.is_target_name(name);
+    bool is_weight(const std::string& name) const {
+        return name != format_.index && format_.is_target_name(without_save_id(name));
     }
 
     target_name target_;

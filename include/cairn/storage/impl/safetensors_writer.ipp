@@ -10,6 +10,7 @@
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/prefix_place.hpp>
 #include <cairn/storage/detail/target_assembly.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
@@ -86,7 +87,9 @@ struct safetensors_target {
         auto const index = format::safetensors::encode_index(layout, {save_id, crcs});
         put(format::safetensors::index_name, std::as_bytes(std::span(index)));
     }
-    bool keeps(std::string_view name) const { return !format::safetensors::is_target_name(name); }
+    bool keeps(std::string_view name) const {
+        return !format::safetensors::is_target_name(without_save_id(std::string(name)));
+    }
     std::vector<std::string> warnings() const { return {}; }
     static std::string save_in_index(any_store& target) {
         auto const index = read_existing(target, format::safetensors::index_name, max_index);
