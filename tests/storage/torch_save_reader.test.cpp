@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of torch.save loaded like checkpoints: whole, by rows on several ranks, as trees.
 #include "format/torch_save_file.hpp"
+#include "support/counting_store.hpp"
 #include "support/expected.hpp"
 #include "support/sha256.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/torch_save_reader.hpp>
 
@@ -209,6 +211,35 @@ BOOST_AUTO_TEST_CASE(a_damaged_storage_is_found_and_named) {
             return e.code() == make_error_code(cairn::errc::checksum_mismatch) &&
                    e.context().fqn == "t" && e.context().file.find("f.pt") != std::string::npos;
         });
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_conversion_reads_a_storage_with_gaps_twice) {
+    constexpr std::size_t rows = 4500, columns = 2000;
+    std::string storage(4 * rows * columns, '\0');
+    for (std::size_t i = 0; i < storage.size(); ++i)
+        storage[i] = static_cast<char>((i / 4 * 2654435761U) >> (8 * (i % 4)) & 0x3f);
+    for (auto const* order : {"little", "big"}) {
+        pickled p;
+        p.begin_dict();
+        p.key("half");
+        p.tensor("0", rows * columns, columns / 2, {rows, columns / 2}, {columns, 1});
+        p.end_dict();
+        auto file = p.zip({{"0", storage}}, {}, order);
+        auto const at = file.find(storage.substr(0, 100));
+        auto const source = holding(file);
+        support::counting_store counting{source};
+        cairn::memory_store to;
+        cairn::convert({counting, "f.pt"}, "m", to);
+        BOOST_TEST(
+            (support::load_whole(to, "m") == load_whole(cairn::torch_save_reader(source), "f.pt")));
+        BOOST_TEST(counting.reads("f.pt", at, storage.size()).second <= 3u);
+        file[at + 100] ^= 1;  // of an element that nothing has
+        BOOST_CHECK_EXCEPTION(cairn::convert({holding(file), "f.pt"}, "other", to), cairn::error,
+                              [](const cairn::error& e) {
+                                  return e.code() ==
+                                         make_error_code(cairn::errc::checksum_mismatch);
+                              });
     }
 }
 

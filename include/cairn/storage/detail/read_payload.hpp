@@ -253,6 +253,10 @@ private:
         }
         if (in_order_ && wanted[0].end != length_)
             return file_.note_crc_before(at_, wanted[0].end, crc);
+        compare(crc);
+    }
+    /// @param crc  Of all bytes of the payload.
+    void compare(std::uint32_t crc) {
         if (crc != *crc_) bad_checksum(0, length_);
         file_.note_checked(at_);
     }
@@ -386,9 +390,26 @@ private:
         }
     }
 
+    /// Compares the checksum of a payload of which others are likely to want parts, too: they, and
+    /// this one, then read only what is wanted.
+    void check_first() {
+        auto const most = std::min(piece_, length_);
+        std::uint32_t crc = 0;
+        for (std::uint64_t at = 0, n = 0; at < length_; at += n) {
+            n = std::min(most, length_ - at);
+            auto const bytes =
+                memory_for(scratch_, most, at_ + at).first(static_cast<std::size_t>(n));
+            fetch(at, bytes);
+            crc = format::crc32(bytes, crc);
+        }
+        compare(crc);
+        crc_.reset();
+    }
+
     /// Handles any strides and byte order: reads what is wanted into memory of all that the parts
     /// span.
     void read_strided() {
+        if (is_checked_as_a_whole() && in_file_ && file_.reads_pieces()) check_first();
         auto const wanted = wanted_ranges();
         range const all{wanted.front().begin, wanted.back().end};
         std::vector<std::byte> bytes(static_cast<std::size_t>(all.end - all.begin));
