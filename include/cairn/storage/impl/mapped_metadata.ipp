@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>

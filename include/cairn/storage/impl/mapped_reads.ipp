@@ -7,7 +7,6 @@
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
-#include <cstring>
 #include <span>
 
 namespace cairn::detail {
