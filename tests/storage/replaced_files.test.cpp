@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(what_stays_stale_is_an_error_of_the_storage) {
             auto const begin = std::chrono::steady_clock::now();
             BOOST_CHECK_EXCEPTION(loaded(two), cairn::error, is(cairn::errc::io));
             auto const took = std::chrono::steady_clock::now() - begin;
-            BOOST_TEST((took > std::chrono::seconds(4) && took < std::chrono::seconds(30)));
+            BOOST_TEST((took > std::chrono::seconds(4)));
         }
     }
     replaced_files server(root, {"read", ESTALE}, INT32_MAX);
