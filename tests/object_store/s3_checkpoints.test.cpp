@@ -12,6 +12,7 @@
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/load.hpp>
+#include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 #include <cairn/tensor/mesh.hpp>
 
@@ -301,6 +302,64 @@ BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
     // The files of both, and the intent.
     BOOST_TEST(objects_in(s.at("step_1")) == 2u * ranks + 2u);
     BOOST_TEST(holds(s, "step_1", 1));
+}
+
+/// It is not what the save ends with: nobody can have seen a checkpoint.
+BOOST_AUTO_TEST_CASE(an_intent_that_stays_unknown_leaves_no_doubt_about_the_save) {
+    place p;
+    if (!p.mine) return;
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(200);
+    auto s = p.store(o);
+    p.mine->fail_each(
+        s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
+            return r.what() == s3_server::kind::put_object && r.key.find("/.saving.") != r.key.npos;
+        });
+    BOOST_CHECK_EXCEPTION(save(s, "step_1", 2), cairn::error, is(errc::io));
+    BOOST_TEST(objects_in(s.at("step_1")) == 0u);
+}
+
+/// Whose data files cannot be said to be there or not.
+class doubtful_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    using forwarding_store::forwarding_store;
+    doubtful_store at(const std::string& id) const { return doubtful_store(store_.at(id)); }
+    cairn::memory_store::writer create(std::string_view n, std::uint64_t) {
+        throw cairn::error(errc::outcome_unknown, {.file = std::string(n)});
+    }
+};
+BOOST_AUTO_TEST_CASE(a_file_in_doubt_is_not_a_save_in_doubt) {
+    cairn::memory_store memory;
+    std::vector<float> w(9, 1);
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::save(cairn::state_dict{{"w", w}}, "step_1", doubtful_store(memory)),
+        cairn::error, is(errc::io));
+    BOOST_TEST(memory.at("step_1").list().empty());
+}
+
+/// A proxy's page is no listing: a whole checkpoint is not passed over because of it.
+BOOST_AUTO_TEST_CASE(a_page_of_a_proxy_damages_no_checkpoint) {
+    place p;
+    if (!p.mine) return;
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(500);
+    auto s = p.store(o);
+    save(s, "step_1", 1);
+    save(s, "step_2", 2);
+    auto page = s3_server::faults::answer(200, "");
+    auto const found = [&] { return cairn::latest(s).value_or("none"); };
+    for (std::size_t n = 0;; ++n) {
+        auto const before = p.mine->faults_happened();
+        p.mine->fail(page, s3_server::kind::list_objects, n);
+        BOOST_TEST(found() == "step_2");
+        if (p.mine->faults_happened() == before) break;
+        BOOST_REQUIRE(n < 50);
+    }
+    p.mine->fail_each(page, [](const s3_server::request& r) {
+        return r.what() == s3_server::kind::list_objects &&
+               r.parameter("prefix").ends_with("/step_2/");
+    });
+    BOOST_CHECK_EXCEPTION((void)found(), cairn::error, is(errc::io));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 // A store's credentials are found once, renewed before they expire, by one thread of many.
 #include "support/error_codes.hpp"
 
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/credentials.hpp>
 #include <cairn/object_store/s3_credentials.hpp>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -202,6 +204,19 @@ BOOST_AUTO_TEST_CASE(a_forked_child_does_not_wait_for_a_thread_of_its_parent) {
     BOOST_TEST(WIFEXITED(status));
     BOOST_TEST(WEXITSTATUS(status) == 0);
     BOOST_TEST(refreshing.get() == "KEY1");
+}
+
+/// It looks for all that wait.
+BOOST_AUTO_TEST_CASE(a_verb_that_is_cancelled_finds_them_all_the_same) {
+    agent a;
+    auto const s = a.source();
+    std::stop_source cancelled;
+    cancelled.request_stop();
+    cairn::detail::heeded_stop const mine(cancelled.get_token());
+    bool heeded = true;
+    a.while_asked = [&] { heeded = cairn::detail::heeded_stop::is_requested(); };
+    BOOST_TEST(s->get()->access_key == "KEY1");
+    BOOST_TEST(!heeded);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(a_refused_web_identity_says_why_without_the_token) {
     BOOST_TEST(w.services.asked.size() == 2U);
     w.services = {};
     w.services.add("POST https://sts.amazonaws.com/", 200, "<a>SECRET</a>");
-    BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::corrupt));
+    BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::io));
     BOOST_TEST(w.error().find("SECRET") == std::string::npos);
     w.file("token", "\n");
     BOOST_CHECK(support::contains(w.error(), {"token", "an empty file"}));
@@ -319,12 +319,13 @@ BOOST_AUTO_TEST_CASE(an_agent_that_fails_is_not_passed_over) {
     auto const url = "GET http://localhost/x?secret=";
     w.services.add(url, 400, "{\"message\": \"not yours\"}");
     BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::permission_denied));
-    BOOST_CHECK(support::contains(w.error(), {"http://localhost/x'", "400", "not yours"}));
+    BOOST_CHECK(support::contains(w.error(), {"http://localhost'", "400", "not yours"}));
+    BOOST_TEST(w.error().find("/x") == std::string::npos);  // on ECS, who has it gets the keys
     for (auto const& bad : {json("", "2026-11-28T12:30:00Z"), json("A", "SECRET"),
                             std::string("SECRET"), std::string("{\"Code\": \"Failed\"}")}) {
         w.services = {};
         w.services.add(url, 200, bad);
-        BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::corrupt));
+        BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::io));
         BOOST_TEST(w.error().find("SECRET/") == std::string::npos);
     }
 }

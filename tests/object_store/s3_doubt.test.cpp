@@ -3,10 +3,12 @@
 #include "s3_place.hpp"
 #include "support/error_codes.hpp"
 #include "support/s3/server.hpp"
+#include "support/scratch.hpp"
 
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/s3/client.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
@@ -15,6 +17,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <fstream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -212,6 +216,43 @@ BOOST_AUTO_TEST_CASE(a_notice_that_could_not_be_removed_is_stale) {
     BOOST_TEST(place.list().size() == 3u);
     BOOST_TEST(!cairn::detail::is_being_read(place, "", ""));
     BOOST_TEST(place.list().size() == 2u);
+}
+
+/// A first try may have its effect yet, and the second is refused because the keys have expired.
+BOOST_AUTO_TEST_CASE(keys_that_cannot_be_renewed_leave_the_doubt) {
+    support::scratch files;
+    auto const file = (files.dir / "credentials").string();
+    s3_server::credentials const c;
+    std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
+                        << "\naws_secret_access_key = " << c.secret_key << "\n";
+    doubtful s;
+    auto of = cairn::detail::s3::store_settings::of(options_at(s));
+    of.options.credentials.reset();
+    of.environment = {};
+    of.environment.credentials_file = file;
+    cairn::detail::s3::client requests(of);
+    auto lost = faults::reset(effect::none);
+    lost.then = [&](auto&) { std::ofstream(file) << "[default]\naws_access_key_id = A\n"; };
+    s.fail(lost, kind::put_object, 0);
+    s.fail(faults::answer(400, "ExpiredToken"), kind::put_object, 1);
+    auto const a = requests.send(cairn::detail::s3::put_call(requests, "o", pattern(3)));
+    BOOST_TEST(a.in_doubt);
+    BOOST_TEST(!a.ok());
+    BOOST_TEST(s.faults_happened() == 2u);
+}
+
+/// What is seen after a lost answer proves nothing about the server.
+BOOST_AUTO_TEST_CASE(a_trial_whose_answers_are_lost_refuses_no_server) {
+    doubtful s;
+    auto store = s.store();
+    s.fail_each(faults::reset(effect::done),
+                [seen = std::set<std::string>()](auto const& r) mutable {
+                    return r.what() == kind::put_object && seen.insert(r.key).second;
+                });
+    BOOST_CHECK_EXCEPTION(store.publish("o", pattern(1), cairn::object_tag{}), cairn::error,
+                          is(errc::io));
+    BOOST_TEST(s.keys(bucket).empty());
+    BOOST_TEST(s.faults_happened() == 5u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

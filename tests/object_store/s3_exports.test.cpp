@@ -76,7 +76,8 @@ bool stands(cairn::s3_store at, const std::string& id, float v) {
     return good;
 }
 /// The record of an export that is written by a process on this host, or on another one.
-void leave_intent(const cairn::s3_store& at, const std::string& file, bool on_this_host) {
+void leave_intent(const cairn::s3_store& at, const std::string& file, bool on_this_host,
+                  std::vector<std::string> replaced = {}) {
     cairn::detail::save_intent i;
     i.save_id = cairn::detail::new_save_id();
     i.began = cairn::detail::save_intent::now();
@@ -86,6 +87,7 @@ void leave_intent(const cairn::s3_store& at, const std::string& file, bool on_th
     if (!on_this_host) i.owner.process.boot += "x";
     i.owner.job = {};
     i.names = {file};
+    i.replaced = std::move(replaced);
     at.at("." + file + ".saving").publish(".saving." + i.save_id, i.encode(), std::nullopt);
 }
 std::set<std::string> names_in(cairn::s3_store at) {
@@ -231,6 +233,23 @@ BOOST_AUTO_TEST_CASE(checkpoints_are_uploaded) {
         BOOST_TEST(ckpt.load_latest(s.dict)->id == "step_4");
         BOOST_TEST(s.is(4, rank));
     });
+}
+
+/// A killed export notes what it is about to replace, and it is there until it is replaced.
+BOOST_AUTO_TEST_CASE(what_a_killed_export_was_to_replace_stays) {
+    s3_tests::bucket_server server;
+    auto const at = server.store();
+    cairn::safetensors_writer_options o;
+    o.max_file_size = 1000;
+    export_to(1, "m", [&] { return cairn::safetensors_writer(at, o); });
+    auto m = at.at("m");
+    m.publish("model.safetensors", s3_tests::pattern(9), std::nullopt);
+    auto const there = names_in(m);
+    leave_intent(at, "m", true, {"model.safetensors"});
+    o.overwrite = false;
+    BOOST_CHECK_EXCEPTION(export_to(2, "m", [&] { return cairn::safetensors_writer(at, o); }),
+                          cairn::error, support::is(cairn::errc::already_exists));
+    BOOST_TEST((names_in(m) == there));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

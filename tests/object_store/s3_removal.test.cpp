@@ -146,4 +146,20 @@ BOOST_AUTO_TEST_CASE(a_file_that_pytorch_has_written_anew_survives) {
     BOOST_TEST(s.content(bucket, "step_1/__0_0.distcp").value_or("none") == "another's");
 }
 
+/// A refusal has no effect, but takes time, in which another job saves there.
+BOOST_AUTO_TEST_CASE(what_another_has_made_after_a_refusal_stays) {
+    for (auto const& f : {faults::too_many_requests(), faults::slow_down(), faults::conflict()})
+        BOOST_TEST_CONTEXT(f.name()) {
+            bucket_server s;
+            auto store = cairn::s3_store(options_at(s));
+            store.publish("o", pattern(10), std::nullopt);
+            auto refusal = f;
+            refusal.only.clear();
+            s.fail(then_made_by_another(refusal, "o"), kind::delete_object, 0);
+            store.remove("o", store.tag("o"));
+            BOOST_TEST(s.content(bucket, "o").value_or("none") == "another's");
+            BOOST_TEST(s.count(kind::delete_object) == 1u);
+        }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

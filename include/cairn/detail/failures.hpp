@@ -59,6 +59,10 @@ outcome attempt(int rank, F&& f) {
     return o;
 }
 
+/// Makes failures of what a part says is in doubt (@ref errc::outcome_unknown), in a step after
+/// which the operation can still be given up: nothing has happened yet that others rely on.
+CAIRN_DECL void settle(outcome& o);
+
 /// The kind of a message of an exchange.
 enum class outcome_kind : std::uint8_t { payload, failures, failures_follow };
 inline constexpr std::uint8_t exchange_version = 2;

@@ -269,6 +269,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         clock_.put(w);
         return w.take();
     });
+    settle(mine_);
     data_.clear();
     staging_.release();
     return save_fsm::event_of(mine_.failures);

@@ -318,9 +318,10 @@ private:
         std::set<std::string> named;
         if (!is_file_ && exists(fresh_, format_.index)) {
             named = format_.named_files(fresh_);
-            // It was killed between its commit and its removals, perhaps.
-            for (auto const& name : of.what.replaced)
-                if (is_weight(name) && named.count(name) == 0) fresh_.remove(name);
+            // If it was killed between its commit and its removals.
+            if (format_.recorded_save(fresh_) == of.what.save_id)
+                for (auto const& name : of.what.replaced)
+                    if (is_weight(name) && named.count(name) == 0) fresh_.remove(name);
         }
         for (auto const& name : of.what.names) {
             if (!is_own(of, name)) {

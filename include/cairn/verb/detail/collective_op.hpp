@@ -233,6 +233,7 @@ private:
             heed_cancellation();
             return told;
         });
+        settle(mine_);
         clock_.stop();
         return Fsm::event_of(mine_.failures);
     }

@@ -2,11 +2,13 @@
 #ifndef CAIRN_OBJECT_STORE_DETAIL_S3_CALL_HPP
 #define CAIRN_OBJECT_STORE_DETAIL_S3_CALL_HPP
 
+#include <cairn/detail/config.hpp>
 #include <cairn/object_store/detail/s3/request.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +27,7 @@ struct call {
     byte_span body{};
     std::span<std::byte> into{};       ///< As in `request`.
     std::size_t most_body = 16 << 20;  ///< A longer answer is refused.
+    std::uint64_t expected = 0;        ///< Bytes of the answer that take their time, beside `into`.
     bool creates = false;              ///< With the headers of new objects.
     bool may_fail_late = false;        ///< An answer of status 200 may have an error in its body.
     /// Not sent again once a try may have had its effect: whoever asks looks first.
@@ -50,6 +53,9 @@ struct answer {
     bool ok() const noexcept { return got.status >= 200 && got.status < 300; }
     bool is(int status) const noexcept { return got.status == status; }
 };
+
+/// Whether another try may succeed.
+CAIRN_DECL bool is_transient(const answer& a);
 
 }  // namespace cairn::detail::s3
 

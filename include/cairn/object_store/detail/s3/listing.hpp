@@ -34,7 +34,7 @@ struct listed_place {
 };
 
 /// @param prefix  Empty, or with a `/` at its end.
-/// @throws error errc::corrupt for an answer that is no listing
+/// @throws error errc::io for an answer that is no listing
 CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix);
 
 /// All that is below a place, however deep. Keys that contain `delimiter` there are listed as the

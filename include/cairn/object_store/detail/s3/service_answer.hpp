@@ -23,7 +23,7 @@ CAIRN_DECL response send_patiently(const sender& send, const request& r,
 [[noreturn]] CAIRN_DECL void fail_answer(const response& r, const std::string& service);
 
 /// Reads the JSON object that agents of containers and virtual machines answer with.
-/// @throws error errc::corrupt if it is none, or has no keys
+/// @throws error errc::io if it is none, or has no keys
 CAIRN_DECL s3_credentials credentials_of_json(const response& r, const std::string& service);
 
 }  // namespace cairn::detail::s3

@@ -15,7 +15,7 @@ CAIRN_DECL std::string basic_utc_time(std::chrono::system_clock::time_point t);
 
 /// Returns the point in time that the answer of a service has, e.g. `2026-11-28T12:00:00Z`;
 /// fractions of a second are dropped.
-/// @throws error errc::corrupt if it is none
+/// @throws error errc::io if it is none
 CAIRN_DECL std::chrono::system_clock::time_point parse_utc_time(std::string_view text);
 
 }  // namespace cairn::detail::s3

@@ -16,11 +16,11 @@ inline constexpr int max_answer_depth = 32;
 
 /// Returns a tree whose only child is the root element. Texts are kept as they are, also blanks; an
 /// element's attributes are in its child `<xmlattr>`.
-/// @throws error errc::corrupt with the first bytes, if it is no XML or is nested too deep
+/// @throws error errc::io with the first bytes, if it is no XML or is nested too deep
 CAIRN_DECL boost::property_tree::ptree parse_xml(std::string_view text);
 
 /// Returns the members of a JSON object; numbers and constants are texts.
-/// @throws error errc::corrupt if it is no JSON. The error has nothing of the text: these answers
+/// @throws error errc::io if it is no JSON. The error has nothing of the text: these answers
 /// have secrets. By Boost.PropertyTree, because Boost.JSON must be compiled once in a program,
 /// which only the program can see to.
 CAIRN_DECL boost::property_tree::ptree parse_json(std::string_view text);

@@ -116,7 +116,8 @@ CAIRN_DECL http::terms client::terms_of(const call& c) const {
     t.stall_timeout = o.stall_timeout * (c.may_fail_late ? 10 : 1);
     if (!c.may_fail_late) t.least_rate = o.least_rate;
     constexpr std::uint64_t of_an_answer = std::uint64_t{1} << 20;  // a page of a listing
-    auto const bytes = c.body.size() + c.into.size() + of_an_answer;
+    auto const bytes =
+        c.body.size() + std::max<std::uint64_t>(c.expected, c.into.size()) + of_an_answer;
     t.timeout = o.connect_timeout + t.stall_timeout + std::chrono::seconds(bytes / o.least_rate);
     return t;
 }
@@ -131,6 +132,7 @@ inline bool is_stopped(const call& c) {
 inline bool is_of_s3(const call& c, const answer& a) {
     if ((c.method == "PUT" || c.method == "HEAD") && !c.key.empty())
         return !a.got.header("etag").empty();
+    if (c.method == "GET" && c.key.empty()) return a.got.body.find("Result") != a.got.body.npos;
     return c.method != "DELETE" || a.got.body.empty();
 }
 
@@ -151,7 +153,7 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     } else if (!is_of_s3(c, a)) {
         a.got.status = 502;
         a.message = "an answer that is not S3's: of a proxy, perhaps";
-        a.in_doubt = true;
+        a.in_doubt = c.method != "GET";
     } else if (c.may_fail_late) {
         read_error(a);
         // A proxy's page, or nothing, is no confirmation.
@@ -250,7 +252,7 @@ CAIRN_DECL bool client::put_right(trying& t, const answer& a) {
     return (moved || (a.is(400) && !a.region.empty())) && follow(a, t);
 }
 
-inline bool is_transient(const answer& a) {
+CAIRN_DECL bool is_transient(const answer& a) {
     if (a.is(0)) return !a.hopeless && !a.stopped;
     for (int const s : {429, 500, 502, 503, 504})
         if (a.is(s)) return true;
@@ -267,6 +269,12 @@ CAIRN_DECL answer client::send(const call& c) {
         answer a;
         try {
             a = try_once(c, t);
+            a.stopped = !a.ok() && is_stopped(c);
+            if (a.ok() || a.stopped) return a;
+            if (put_right(t, a)) {
+                ++retries_;
+                continue;
+            }
         } catch (const std::exception& e) {
             if (t.tries == 0 || !t.in_doubt) throw;
             // An earlier try may have its effect yet: the caller must know.
@@ -274,12 +282,6 @@ CAIRN_DECL answer client::send(const call& c) {
             a.tries = t.tries;
             a.failure = e.what();
             return a;
-        }
-        a.stopped = !a.ok() && is_stopped(c);
-        if (a.ok() || a.stopped) return a;
-        if (put_right(t, a)) {
-            ++retries_;
-            continue;
         }
         if (!is_transient(a)) return a;
         if (c.once_in_doubt && a.in_doubt) return a;

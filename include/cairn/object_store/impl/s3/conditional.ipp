@@ -35,6 +35,7 @@ CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span byt
     // One that is longer is not received.
     get.headers = {{"range", "bytes=0-" + std::to_string(bytes.size())}};
     get.most_body = bytes.size() + (std::size_t{64} << 10);
+    get.expected = bytes.size();
     auto a = c.send(get);
     if (a.is(416)) {  // of an empty object there is no range
         get.headers.clear();
@@ -87,6 +88,11 @@ struct conditional_puts::trial {
         auto a = client_.send(c);
         server = a.got.header("server");
         in_doubt = in_doubt || a.in_doubt;
+        if (a.in_doubt && last)
+            throw error(errc::io, {.file = c.what,
+                                   .expected = "a trial of conditional writes that is answered",
+                                   .found = "each time one whose answer was lost",
+                                   .remedy = "look for what disturbs the connection"});
         if (!a.ok() && !was_refused(a, match) && !refuses_conditions(a))
             throw client_.failure(c, a);
         return a;
@@ -109,6 +115,7 @@ struct conditional_puts::trial {
     std::string key;
     std::string server{};
     int step = 0;
+    bool last = false;      ///< After this one nothing is tried again.
     bool in_doubt = false;  ///< Some PUT may have been repeated: what was seen proves nothing.
 };
 
@@ -116,7 +123,8 @@ CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
     constexpr int most_tries = 5;
     for (int tries = 1;; ++tries) {
         trial t(client_, place);
-        auto const again = [&] { return t.in_doubt && tries < most_tries; };
+        t.last = tries == most_tries;
+        auto const again = [&] { return t.in_doubt; };
         auto const made = t.put({});
         if (again()) continue;
         if (!made.ok()) throw t.unsupported("refuses If-None-Match for a key that is free");

@@ -7,6 +7,7 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/profile.hpp>
 #include <cairn/object_store/detail/s3/service_answer.hpp>
+#include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
 
@@ -56,7 +57,7 @@ CAIRN_DECL std::optional<s3_credentials> container_credentials(const aws_environ
                     {.expected = "one line in AWS_CONTAINER_AUTHORIZATION_TOKEN or its file",
                      .found = "several"});
     if (!token.empty()) r.headers.emplace_back("authorization", token);
-    auto const name = to.to.scheme + "://" + to.to.host + to.path;
+    auto const name = to.to.scheme + "://" + host_of(to.to);  // the path is a secret
     auto const answer = send_patiently(send, r, std::chrono::seconds(2));
     if (answer.status != 200) fail_answer(answer, name);
     return credentials_of_json(answer, name);

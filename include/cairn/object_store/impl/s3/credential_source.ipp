@@ -4,10 +4,13 @@
 
 #include <cairn/object_store/detail/s3/credentials.hpp>
 
+#include <cairn/detail/heeded_stop.hpp>
+
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <stop_token>
 #include <utility>
 
 namespace cairn::detail::s3 {
@@ -78,6 +81,8 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::find(state& 
         lock.unlock();
         std::shared_ptr<const s3_credentials> found;
         std::exception_ptr failure;
+        // It is for all that wait: whether this thread's verb is cancelled is its own affair.
+        heeded_stop const for_all{std::stop_token()};
         try {
             found = std::make_shared<const s3_credentials>(
                 find_credentials(environment_, send_, now_()));

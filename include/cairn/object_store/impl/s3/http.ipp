@@ -234,6 +234,7 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
     set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_QUICK_EXIT, 1L);  // a name server that is silent is not waited for
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_NETRC, long{CURL_NETRC_IGNORED});
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));

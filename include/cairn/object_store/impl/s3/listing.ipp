@@ -16,8 +16,7 @@
 namespace cairn::detail::s3 {
 
 inline error no_listing(const call& c, std::string found) {
-    return {errc::corrupt,
-            {.file = c.what, .expected = "a listing of S3's", .found = std::move(found)}};
+    return {errc::io, {.file = c.what, .expected = "a listing of S3's", .found = std::move(found)}};
 }
 
 /// Decodes a key of a listing. Servers write a space as `+` or `%20`, and a plus as `%2B`.

@@ -4,10 +4,11 @@
 
 #include <cairn/object_store/detail/s3/removal.hpp>
 
+#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
 
-#include <thread>
+#include <chrono>
 
 namespace cairn::detail::s3 {
 
@@ -23,23 +24,31 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
     remove.what = c.options().describe(key);
     remove.right = "s3:DeleteObject";
     remove.once_in_doubt = true;
+    // Each try is preceded by a look: another job may save there between two.
+    remove.retry_for = std::chrono::milliseconds(0);
     call look;
     look.method = "HEAD";
     look.key = key;
     look.what = remove.what;
     look.right = "s3:GetObject";
     retries patience(c.options().options.retry_for);
-    for (;;) {
+    for (bool tried = false;;) {
         auto const a = c.send(remove);
         if (a.ok() || is_missing(a)) return;
-        if (!a.in_doubt) throw c.failure(remove, a);
+        tried = tried || a.in_doubt;
+        auto const failed = [&] {
+            auto why = c.failure(remove, a);
+            return tried ? in_doubt(why) : why;
+        };
+        if (!a.in_doubt && !is_transient(a)) throw failed();
+        auto const again = patience.next(a.got);
+        bool const goes_on =
+            again && retries::sleep_until(*again, [] { return heeded_stop::is_requested(); });
         auto const there = c.send(look);
         if (is_missing(there)) return;
-        if (!there.ok()) throw in_doubt(c.failure(remove, a));
+        if (!there.ok()) throw failed();
         if (there.got.header("etag") != version.text) return;  // another's, made since
-        auto const again = patience.next();
-        if (!again) throw in_doubt(c.failure(remove, a));
-        std::this_thread::sleep_until(*again);
+        if (!goes_on) throw failed();
     }
 }
 

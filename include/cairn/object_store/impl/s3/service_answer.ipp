@@ -44,10 +44,10 @@ CAIRN_DECL void fail_answer(const response& r, const std::string& service) {
 
 CAIRN_DECL s3_credentials credentials_of_json(const response& r, const std::string& service) {
     auto const refuse = [&](const std::string& found) {
-        throw error(errc::corrupt, {.file = service,
-                                    .expected = "a JSON object with AccessKeyId, SecretAccessKey, "
-                                                "Token and Expiration",
-                                    .found = found});
+        throw error(errc::io, {.file = service,
+                               .expected = "a JSON object with AccessKeyId, SecretAccessKey, "
+                                           "Token and Expiration",
+                               .found = found});
     };
     s3_credentials c;
     try {

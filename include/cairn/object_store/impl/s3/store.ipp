@@ -183,9 +183,9 @@ CAIRN_DECL s3_store::reader s3_store::open(std::string_view name) {
     auto const length = there->header("content-length");
     auto const size = detail::s3::number_in(length);
     if (!size)
-        throw error(errc::corrupt, {.file = describe(name),
-                                    .expected = "an answer with the object's size",
-                                    .found = "the size '" + std::string(length) + "'"});
+        throw error(errc::io, {.file = describe(name),
+                               .expected = "an answer with the object's size",
+                               .found = "the size '" + std::string(length) + "'"});
     return reader(std::make_unique<reader::state>(
         reader::state{s_, std::move(key), *size, std::string(there->header("etag"))}));
 }

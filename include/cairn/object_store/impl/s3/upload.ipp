@@ -52,9 +52,9 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
     id_ = trimmed(
         parse_xml(a.got.body).get<std::string>("InitiateMultipartUploadResult.UploadId", ""));
     if (id_.empty())
-        throw error(errc::corrupt, {.file = what_,
-                                    .expected = "an answer that names the upload",
-                                    .found = "one that does not"});
+        throw error(errc::io, {.file = what_,
+                               .expected = "an answer that names the upload",
+                               .found = "one that does not"});
     // Those to a key that others use, too, may be theirs.
     if (a.in_doubt && has_id(key_)) end_others(since);
 }
@@ -207,9 +207,9 @@ CAIRN_DECL void upload::send_part(std::size_t n) noexcept {
             if (!a.ok() && !a.stopped) throw client_.failure(c, a);
             auto const tag = a.got.header("etag");
             if (a.ok() && tag.empty())
-                throw error(errc::corrupt, {.file = what_,
-                                            .expected = "the tag of the part that was sent",
-                                            .found = "an answer without one"});
+                throw error(errc::io, {.file = what_,
+                                       .expected = "the tag of the part that was sent",
+                                       .found = "an answer without one"});
             parts_[n].tag = tag;
             if (a.got.header("x-amz-checksum-crc32") == checksum) parts_[n].checksum = checksum;
         }

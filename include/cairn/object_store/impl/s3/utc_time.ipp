@@ -57,8 +57,8 @@ CAIRN_DECL std::chrono::system_clock::time_point parse_utc_time(std::string_view
             return std::chrono::sys_days(date) + std::chrono::hours(number(11, 2)) +
                    std::chrono::minutes(number(14, 2)) + std::chrono::seconds(number(17, 2));
     }
-    throw error(errc::corrupt, {.expected = "a time like 2026-11-28T12:00:00Z",
-                                .found = "'" + shortened(text, 40) + "'"});
+    throw error(errc::io, {.expected = "a time like 2026-11-28T12:00:00Z",
+                           .found = "'" + shortened(text, 40) + "'"});
 }
 
 }  // namespace cairn::detail::s3

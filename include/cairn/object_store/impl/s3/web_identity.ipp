@@ -33,9 +33,9 @@ inline std::string sts_endpoint(const web_identity& w) {
 
 inline s3_credentials credentials_of_sts(const response& r, const std::string& service) {
     auto const refuse = [&](const std::string& found) {
-        throw error(errc::corrupt, {.file = service,
-                                    .expected = "the XML of an AssumeRoleWithWebIdentityResponse",
-                                    .found = found});
+        throw error(errc::io, {.file = service,
+                               .expected = "the XML of an AssumeRoleWithWebIdentityResponse",
+                               .found = found});
     };
     s3_credentials c;
     try {

@@ -36,7 +36,7 @@ CAIRN_DECL boost::property_tree::ptree parse_xml(std::string_view text) {
     namespace pt = boost::property_tree;
     auto const refuse = [&](const std::string& why) {
         throw error(
-            errc::corrupt,
+            errc::io,
             {.expected = "XML",
              .found = why + ": " + (text.empty() ? "nothing" : "'" + shortened(text, 120) + "'"),
              .remedy = "check that the endpoint is one of S3, not of a proxy"});
@@ -57,7 +57,7 @@ CAIRN_DECL boost::property_tree::ptree parse_xml(std::string_view text) {
 CAIRN_DECL boost::property_tree::ptree parse_json(std::string_view text) {
     namespace pt = boost::property_tree;
     auto const refuse = [] {
-        throw error(errc::corrupt, {.expected = "a JSON object", .found = "something else"});
+        throw error(errc::io, {.expected = "a JSON object", .found = "something else"});
     };
     auto const opens = [](char c) { return c == '{' || c == '['; };
     if (std::count_if(text.begin(), text.end(), opens) > max_answer_depth) refuse();
