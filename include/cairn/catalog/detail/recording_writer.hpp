@@ -28,6 +28,9 @@ namespace cairn::detail {
 /// The knowledge of one run about the checkpoints in a store. Thread-safe.
 class run_catalog {
 public:
+    /// A step in the order of commits that exceeds those of checkpoints which cannot be seen.
+    static constexpr std::uint64_t beyond_known = std::uint64_t{1} << 20;
+
     /// @param also  A second store with checkpoints of the run: the order of commits goes on from
     ///              those in it, too.
     explicit run_catalog(retention keep, std::optional<any_store> also = {})

@@ -75,7 +75,9 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
                                                     cairn::activity* activity) {
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
-    if (also_ && note_numbers(*also_, true, nullptr, warnings, activity)) also_.reset();
+    // Asked once: each save would wait for a bucket that is away.
+    if (also_ && !note_numbers(*also_, true, nullptr, warnings, activity)) highest_ += beyond_known;
+    also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
     return ++highest_;

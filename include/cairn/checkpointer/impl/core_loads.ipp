@@ -125,8 +125,7 @@ CAIRN_DECL void checkpointer_core::note_read(std::size_t tier, const checkpoint_
         if (!record) return;
         // Disks of other hosts may have later ones of a branch that is given up here: what this run
         // saves from now on is newer than those.
-        constexpr std::uint64_t beyond = std::uint64_t{1} << 20;
-        catalog_->note_read(*record, tier == 0 ? 0 : beyond);
+        catalog_->note_read(*record, tier == 0 ? 0 : run_catalog::beyond_known);
         if (upload_catalog_) upload_catalog_->note_read(*record);
     } catch (...) {
         try {
