@@ -3,6 +3,7 @@
 #define CAIRN_TOOLS_BESIDE_HPP
 
 #include "json.hpp"
+#include "own_directory.hpp"
 #include "place.hpp"
 
 #include <cairn/metadata/metadata.hpp>
@@ -58,7 +59,10 @@ public:
         }
         target_ = (std::filesystem::absolute(target) / staged_name).parent_path();  // without '/'
         was_there_ = exists(symlink_status(target_));
-        remove_all(staged());  // of a conversion that was killed
+        if (was_there_) own_directory::remove_ended(target_, staged_name);
+        if (names_.empty()) return;
+        create_directories(target_);
+        staged_.emplace(target_, staged_name);
         for (auto const& name : names_) {
             auto const to = staged() / name;
             auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
@@ -82,7 +86,7 @@ public:
     void unstage() noexcept {
         if (target_.empty()) return;
         std::error_code ignored;
-        remove_all(staged(), ignored);
+        staged_.reset();
         if (!was_there_) remove(target_, ignored);  // if nothing else is in it
     }
     cairn::byte_vector content(const std::string& name) const {
@@ -126,9 +130,9 @@ public:
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
-    static constexpr std::string_view staged_name = ".cairn-copies";
+    static constexpr std::string_view staged_name = ".cairn-copies";  ///< Begins so.
 
-    std::filesystem::path staged() const { return target_ / staged_name; }
+    const std::filesystem::path& staged() const { return staged_->path(); }
     void rename_staged(const std::string& name) {
         auto const to = target_ / name;
         create_directories(to.parent_path());
@@ -183,7 +187,7 @@ private:
     /// left it: such a file is not content.
     bool is_kept_there(std::string_view name) const {
         constexpr std::string_view data = ".distcp";
-        if (name.ends_with(".safetensors.index.json") || name == staged_name) return true;
+        if (name.ends_with(".safetensors.index.json") || name.starts_with(staged_name)) return true;
         if (name == ".metadata" || name == ".metadata.tmp" || name == ".metadata.quarantined" ||
             name.starts_with(".cairn-publish.") || is_intent(name))
             return true;
@@ -266,6 +270,7 @@ private:
     std::map<std::string, std::string> failed_{};
     std::filesystem::path target_{};  ///< Of the copies; where it is no directory:
     std::optional<cairn::any_store> to_{};
+    std::optional<own_directory> staged_{};
     bool was_there_ = true;  ///< The target.
 };
 

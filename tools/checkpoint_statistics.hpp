@@ -159,6 +159,7 @@ private:
             reader.reset(from_.path());
             cairn::storage_setup in_pieces;
             in_pieces.in_pieces = true;
+            in_pieces.checked = checked_;
             reader.set_up_reader(from_.meta(), in_pieces);
             cairn::byte_vector memory;
             for (auto i = next_++; i < jobs_.size(); i = next_++) {
@@ -316,6 +317,7 @@ private:
     std::vector<std::size_t> order_{};          ///< Of the pieces in the files.
     std::vector<std::span<const std::size_t>> jobs_{};
     std::atomic<std::size_t> next_{0};
+    decltype(cairn::storage_setup::checked) checked_ = cairn::checks_of_pieces();
     std::mutex m_{};  ///< Protects the members below.
     std::condition_variable freed_{};
     std::uint64_t taken_ = 0;

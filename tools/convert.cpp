@@ -211,7 +211,7 @@ int convert(const conversion& c) {
                                                      });
     bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
     for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
-    for (auto const& line : found.warnings) std::cout << line << '\n';
+    for (auto const& line : found.warnings) std::cout << cairn::terminal_text(line) << '\n';
     std::cout << c.from << " converted for " << c.ranks << (c.ranks == 1 ? " rank: " : " ranks: ")
               << c.to << '\n';
     auto lost = others.not_copied();

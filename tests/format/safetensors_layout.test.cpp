@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Headers, names and indices of safetensors files, against what other writers wrote.
+#include "support/error_codes.hpp"
+
 #include <cairn/error.hpp>
 #include <cairn/format/safetensors/header.hpp>
 #include <cairn/format/safetensors/layout.hpp>
@@ -203,6 +205,24 @@ BOOST_AUTO_TEST_CASE(an_index_keeps_the_checksums_and_the_id_of_its_save) {
     auto const theirs = content_of(golden("hf/transformers_sharded/model.safetensors.index.json"));
     auto const none = st::decode_notes(std::as_bytes(std::span(theirs)));
     BOOST_TEST((none.save_id.empty() && none.crcs.empty()));
+}
+
+/// Nobody could read such a file.
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_refused) {
+    for (auto const& text : {st::header_text{{"author", "Jos\xe9"}}, st::header_text{{"\xff", ""}}})
+        BOOST_CHECK_EXCEPTION(st::lay_out({{"w", dtype::uint8, {6}, 0}}, 10, text), cairn::error,
+                              support::is(cairn::errc::invalid_argument));
+}
+
+/// Each header is short enough, and the names are in the index twice.
+BOOST_AUTO_TEST_CASE(an_index_that_is_too_long_to_be_read_is_refused) {
+    std::vector<target_tensor> many;
+    for (int i = 0; i < 120; ++i)
+        many.push_back({std::to_string(i) + std::string(500'000, 'n'), dtype::uint8, {6}, 0});
+    auto const half = std::span(many).first(60);
+    BOOST_TEST(st::lay_out({half.begin(), half.end()}, 300).size() == 2u);
+    BOOST_CHECK_EXCEPTION(st::lay_out(many, 360), cairn::error,
+                          support::is(cairn::errc::unsupported));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,8 @@
 // What the subcommands read of a checkpoint, and how they copy what is beside it.
 #include "beside.hpp"
 #include "checkpoint.hpp"
+#include "checkpoint_statistics.hpp"
+#include "format/torch_save_file.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
@@ -15,6 +17,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -90,6 +93,40 @@ BOOST_AUTO_TEST_CASE(a_storage_of_torch_save_is_read_twice_however_many_pieces_a
     BOOST_TEST(bytes_read() - before < 3 * w.size() * sizeof(float));
 }
 
+/// As the parameters of a model whose storage is one flat tensor.
+BOOST_AUTO_TEST_CASE(statistics_read_a_storage_twice_however_many_tensors_share_it) {
+    if (bytes_read() == 0) {
+        BOOST_TEST_MESSAGE("skipped: there is no /proc/self/io");
+        return;
+    }
+    support::scratch s;
+    auto const id = (s.dir / "m.pt").string();
+    constexpr std::int64_t count = 16, each = std::int64_t{1} << 18;
+    torch_save_file::pickled p;
+    p.begin_dict();
+    for (std::int64_t i = 0; i < count; ++i) {
+        p.key("p" + std::to_string(i));
+        p.tensor("0", count * each, i * each, {each}, {1});
+    }
+    p.end_dict();
+    std::string const storage(static_cast<std::size_t>(count * each) * sizeof(float), '\0');
+    std::ofstream(id, std::ios::binary) << p.zip({{"0", storage}});
+    tool::opened const from(id);
+    auto const before = bytes_read();
+    auto const found = tool::statistics_pass(from).run(1);
+    BOOST_TEST(found.size() == 16u);
+    for (auto const& f : found) BOOST_TEST(f.problem == "");
+    BOOST_TEST(bytes_read() - before < 3 * storage.size());
+}
+
+namespace {
+std::ptrdiff_t copies_in(const fs::path& place) {
+    return std::count_if(fs::directory_iterator(place), {}, [](auto const& entry) {
+        return entry.path().filename().string().starts_with(".cairn-copies");
+    });
+}
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     support::scratch s;
     auto const from = s.dir / "from", to = s.dir / "to";
@@ -112,7 +149,7 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     BOOST_TEST(text_of(to / "tokenizer/vocab") == std::string(100'000, 'v'));
     BOOST_TEST(text_of(to / "run.sh") == "text");
     BOOST_TEST((fs::status(to / "run.sh").permissions() == fs::perms(0750)));
-    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+    BOOST_TEST(copies_in(to) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {
@@ -158,18 +195,38 @@ BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_ther
     BOOST_TEST(text_of(to / "common.pt") == "of another one");
     others.unstage();
     BOOST_TEST(text_of(to / "common.pt") == "of another one");
-    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+    BOOST_TEST(copies_in(to) == 0);
     others.stage(to.string() + "/");
     others.appear();
     BOOST_TEST(text_of(to / "common.pt") == "of this one");
     BOOST_TEST(others.failed().size() == 1u);
     BOOST_TEST(others.failed().count("name") == 1u);  // there is a directory
     BOOST_TEST(!fs::exists(to / "other"));
-    BOOST_TEST(!fs::exists(to / ".cairn-copies"));
+    BOOST_TEST(copies_in(to) == 0);
     tool::beside again(from, tool::read_metadata(from.string()), false);
     again.stage(fresh.string());
     again.unstage();
     BOOST_TEST(!fs::exists(fresh));
+}
+
+BOOST_AUTO_TEST_CASE(two_conversions_to_one_place_keep_their_copies_apart) {
+    support::scratch s;
+    auto const a = s.dir / "a", b = s.dir / "b", to = s.dir / "to";
+    std::vector<float> w(3);
+    for (auto const& from : {a, b}) {
+        (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
+        std::ofstream(from / "config.json") << from.filename().string();
+    }
+    tool::beside first(a, tool::read_metadata(a.string()), false);
+    tool::beside second(b, tool::read_metadata(b.string()), false);
+    first.stage(to);
+    second.stage(to);
+    BOOST_TEST(copies_in(to) == 2);
+    second.unstage();
+    first.appear();
+    BOOST_TEST(first.failed().empty());
+    BOOST_TEST(text_of(to / "config.json") == "a");
+    BOOST_TEST(copies_in(to) == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

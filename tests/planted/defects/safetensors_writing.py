@@ -41,6 +41,13 @@ DEFECTS = [
            "return PLANTED ? a.tensor->fqn < b.tensor->fqn : "
            "std::tie(b.entry, a.tensor->fqn) < std::tie(a.entry, b.tensor->fqn);",
            by="format:safetensors_layout", wrong="elements are not aligned"),
+    Defect("text-of-any-bytes", LAYOUT,
+           "if (cairn::detail::find_not_utf8(part) != part.npos)",
+           "if (cairn::detail::find_not_utf8(part) != part.npos && !PLANTED)",
+           by="format:safetensors_layout", wrong="an export is committed that nobody can read"),
+    Defect("index-of-any-length", LAYOUT,
+           "length > max_index)", "length > max_index && !PLANTED)",
+           by="format:safetensors_layout", wrong="an export is committed that cairn does not read"),
     Defect("header-of-any-length", LAYOUT,
            "json.append((8 - json.size() % 8) % 8, ' ');",
            "if (!PLANTED) json.append((8 - json.size() % 8) % 8, ' ');",

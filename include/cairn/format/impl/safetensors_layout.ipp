@@ -10,6 +10,7 @@
 #include <cairn/format/safetensors/dtypes.hpp>
 #include <cairn/format/safetensors/header.hpp>
 #include <cairn/format/safetensors/layout.hpp>
+#include <cairn/printable.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -171,6 +172,14 @@ CAIRN_DECL target lay_out_file(std::string name, std::vector<target_tensor> tens
                                  "', which has the checksums of a file",
                      .found = "that of another file, perhaps",
                      .remedy = "leave it out, and set checksums_in_files"});
+    for (auto const& [key, value] : text)
+        for (std::string_view const part : {std::string_view(key), std::string_view(value)})
+            if (cairn::detail::find_not_utf8(part) != part.npos)
+                throw error(errc::invalid_argument,
+                            {.file = std::move(name),
+                             .expected = "text for __metadata__ in UTF-8, without which nobody "
+                                         "reads the file",
+                             .found = "other bytes at '" + terminal_text(key) + "'"});
     struct row {
         const dtype_entry* entry;
         target_tensor* tensor;
@@ -248,6 +257,17 @@ CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::
                                       : "model-" + impl::number_in_name(i + 1) + "-of-" +
                                             impl::number_in_name(files.size()) + ".safetensors";
         out.push_back(lay_out_file(std::move(name), std::move(files[i]), text, checksums));
+    }
+    if (out.size() > 1) {
+        index_notes longest{.save_id = std::string(32, 'f')};
+        for (auto const& f : out)
+            for (auto const& t : f.tensors) longest.crcs.emplace(t.fqn, UINT32_MAX);
+        if (auto const length = encode_index(out, longest).size(); length > max_index)
+            throw error(errc::unsupported,
+                        {.file = std::string(index_name),
+                         .expected = "at most " + std::to_string(max_index) + " bytes",
+                         .found = std::to_string(length),
+                         .remedy = "export fewer tensors, or in one file"});
     }
     return out;
 }

@@ -22,6 +22,8 @@ namespace cairn::format::safetensors {
 inline constexpr std::size_t length_bytes = 8;
 /// The reference implementation refuses a longer header.
 inline constexpr std::uint64_t max_header = 100'000'000;
+/// An index that is longer is neither read nor written.
+inline constexpr std::uint64_t max_index = max_header;
 
 /// One tensor of a file. Its elements are in row-major order.
 struct tensor {

@@ -40,7 +40,7 @@ using tensor_crcs = std::map<std::string, std::uint32_t, std::less<>>;
 /// @param checksums  There is room for @ref head_with_checksums.
 /// @throws error errc::unsupported for a tensor that safetensors cannot store, naming it, or if the
 /// header would be longer than the reference implementation reads; errc::invalid_argument for two
-/// of one name
+/// of one name, and for text that is not UTF-8
 CAIRN_DECL target lay_out_file(std::string name, std::vector<target_tensor> tensors,
                                const header_text& text = {}, bool checksums = false);
 /// Returns what is in front of the elements once they are known: `__metadata__` has the checksums
@@ -56,7 +56,7 @@ CAIRN_DECL tensor_crcs checksums_in(const header_text& text);
 /// Lays out a directory: `model.safetensors`, or `model-00001-of-00002.safetensors` and so on.
 /// @param tensors   Files are filled in this order.
 /// @param max_size  Bytes of elements in a file; a tensor that is larger has a file of its own.
-/// @throws error as `lay_out_file`
+/// @throws error as `lay_out_file`; errc::unsupported if the index would be too long to be read
 CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::uint64_t max_size,
                                        const header_text& text = {}, bool checksums = false);
 

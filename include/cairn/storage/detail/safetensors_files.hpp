@@ -61,7 +61,7 @@ public:
         std::optional<file_index> map;
         format::safetensors::tensor_crcs crcs;
         naming(index, [&] {
-            auto const bytes = read_whole(place_, index, max_index);
+            auto const bytes = read_whole(place_, index, format::safetensors::max_index);
             map.emplace(place_, index, bytes);
             crcs = format::safetensors::decode_notes(bytes).crcs;
         });
@@ -80,7 +80,6 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t max_index = format::safetensors::max_header;
     /// Most headers are shorter: one request reads length and header.
     static constexpr std::size_t first_read = std::size_t{128} << 10;
     static constexpr std::size_t next_reads = std::size_t{1} << 20;

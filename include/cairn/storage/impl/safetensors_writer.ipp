@@ -40,7 +40,6 @@ namespace detail {
 /// What is safetensors about a target.
 struct safetensors_target {
     static constexpr bool keeps_values = false;
-    static constexpr std::uint64_t max_index = 100'000'000;
 
     bool check(const checkpoint_id& id, any_store& store) const {
         check_floats_as(options.floats_as);
@@ -92,7 +91,8 @@ struct safetensors_target {
     }
     std::vector<std::string> warnings() const { return {}; }
     static std::string save_in_index(any_store& target) {
-        auto const index = read_existing(target, format::safetensors::index_name, max_index);
+        auto const index =
+            read_existing(target, format::safetensors::index_name, format::safetensors::max_index);
         return index ? format::safetensors::decode_notes(*index).save_id : std::string();
     }
     std::string recorded_save(any_store& target) const { return save_in_index(target); }
@@ -108,7 +108,7 @@ struct safetensors_target {
         return {st::index_name, save_in_index,
                 [](any_store& place) {
                     std::set<std::string> files;
-                    auto const index = read_whole(place, st::index_name, max_index);
+                    auto const index = read_whole(place, st::index_name, st::max_index);
                     for (auto& [fqn, file] : st::weight_map(index))
                         if (is_object_name(file)) files.insert(file);
                     return files;

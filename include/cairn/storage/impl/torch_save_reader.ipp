@@ -88,8 +88,7 @@ inline std::string index_of_torch_save_files(any_store& place) {
 /// Reads what an index names, from files each of which is a flat dict of tensors.
 inline metadata read_torch_save_files(any_store& place, const std::string& index,
                                       std::size_t threads) {
-    constexpr std::uint64_t max_index = format::safetensors::max_header;
-    file_index const map(place, index, read_whole(place, index, max_index));
+    file_index const map(place, index, read_whole(place, index, format::safetensors::max_index));
     metadata m;
     m.format = checkpoint_format::torch_save;
     for (auto const& name : map.files()) {
