@@ -55,7 +55,8 @@ inline std::string table_number(const element_value& v) {
 class statistics_pass {
 public:
     /// @param most_bins  Of each histogram; 0: there are none.
-    explicit statistics_pass(const opened& from, std::size_t most_bins = 0) : from_(from) {
+    explicit statistics_pass(const opened& from, std::size_t most_bins = 0)
+        : from_(from), most_bins_(most_bins) {
         for (auto const& [fqn, entry] : from.meta().entries)
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry)) {
                 tensors_.push_back(t);
@@ -141,7 +142,7 @@ private:
                                    .end = end,
                                    .bytes = static_cast<std::uint64_t>((end - at) * size),
                                    .divisible = divisible});
-                pieces_.back().found.bins.most_bins = results_.back().found.bins.most_bins;
+                pieces_.back().found.bins.most_bins = most_bins_;
             }
         }
     }
@@ -171,7 +172,7 @@ private:
                         auto& p = pieces_[one];
                         try {
                             p.found = {};
-                            p.found.bins.most_bins = results_[p.tensor].found.bins.most_bins;
+                            p.found.bins.most_bins = most_bins_;
                             add(reader, {&one, 1}, memory);
                         } catch (const std::bad_alloc&) {
                             p.problem = "out of memory";
@@ -180,11 +181,21 @@ private:
                         }
                     }
                 }
+                if (most_bins_ != 0) keep_bins(job);
             }
         } catch (...) {
             std::lock_guard const lock(m_);
             if (!failure_) failure_ = std::current_exception();
             next_ = jobs_.size();
+        }
+    }
+
+    /// Many pieces' histograms take more memory than one: they are merged as they are made.
+    void keep_bins(std::span<const std::size_t> of) {
+        std::lock_guard const lock(m_);
+        for (auto const i : of) {
+            results_[pieces_[i].tensor].found.bins.merge(pieces_[i].found.bins);
+            pieces_[i].found.bins = {};
         }
     }
 
@@ -311,6 +322,7 @@ private:
     };
 
     const opened& from_;
+    std::size_t most_bins_;
     std::vector<const cairn::tensor_metadata*> tensors_{};
     std::vector<stored_statistics> results_{};  ///< Of these tensors.
     std::vector<piece> pieces_{};               ///< Of these tensors, in their order.

@@ -93,6 +93,24 @@ BOOST_AUTO_TEST_CASE(a_storage_of_torch_save_is_read_twice_however_many_pieces_a
     BOOST_TEST(bytes_read() - before < 3 * w.size() * sizeof(float));
 }
 
+BOOST_AUTO_TEST_CASE(the_histogram_of_a_tensor_is_that_of_all_its_pieces) {
+    support::scratch s;
+    auto const id = (s.dir / "c").string();
+    std::vector<float> w(std::size_t{9} << 20);  // 36 MiB
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i >> 18);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, id);
+    tool::opened const from(id);
+    tool::tensor_statistics whole;
+    whole.bins.most_bins = 64;
+    tool::element_statistics(whole).add(cairn::dtype::f32,
+                                        reinterpret_cast<const std::byte*>(w.data()), w.size());
+    auto const found = tool::statistics_pass(from, 64).run(2);
+    BOOST_REQUIRE(found.size() == 1u);
+    BOOST_TEST(found[0].found.bins.counts == whole.bins.counts, boost::test_tools::per_element());
+    BOOST_TEST(found[0].found.bins.exponent == whole.bins.exponent);
+    BOOST_TEST(found[0].found.bins.first == whole.bins.first);
+}
+
 /// As the parameters of a model whose storage is one flat tensor.
 BOOST_AUTO_TEST_CASE(statistics_read_a_storage_twice_however_many_tensors_share_it) {
     if (bytes_read() == 0) {

@@ -14,6 +14,11 @@ DEFECTS = [
     Defect("copies-are-not-synced", "tools/beside.hpp",
            "file.finish(true);", "file.finish(!PLANTED);",
            by="tools", wrong="a crash leaves empty copies beside a checkpoint"),
+    Defect("histogram-of-one-piece", "tools/checkpoint_statistics.hpp",
+           "results_[pieces_[i].tensor].found.bins.merge(",
+           "if (!PLANTED || results_[pieces_[i].tensor].found.bins.counts.empty()) "
+           "results_[pieces_[i].tensor].found.bins.merge(",
+           by="tools", wrong="most elements of a large tensor are in no bin"),
     Defect("statistics-read-shared-storages-again", "tools/checkpoint_statistics.hpp",
            "in_pieces.checked = checked_;", "if (!PLANTED) in_pieces.checked = checked_;",
            by="tools", wrong="1000 views of one storage are 1000 reads of all of it"),
