@@ -32,6 +32,9 @@ namespace tool {
 /// Megatron's `common.pt`.
 class beside {
 public:
+    /// What the names of directories begin with in which copies wait for their checkpoint.
+    static constexpr std::string_view staged_name = ".cairn-copies";
+
     /// @param checkpoint   A place, or `__R.metadata` of one rank within it.
     /// @param dequantised  They are copied for weights that are no longer quantised, and do not say
     ///                     that these are.
@@ -59,7 +62,8 @@ public:
         }
         target_ = (std::filesystem::absolute(target) / staged_name).parent_path();  // without '/'
         was_there_ = exists(symlink_status(target_));
-        if (was_there_) own_directory::remove_ended(target_, staged_name);
+        if (is_directory(target_))
+            own_directory::remove_ended(target_, staged_name, [](auto&) { return true; });
         if (names_.empty()) return;
         create_directories(target_);
         staged_.emplace(target_, staged_name);
@@ -130,8 +134,6 @@ public:
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
-    static constexpr std::string_view staged_name = ".cairn-copies";  ///< Begins so.
-
     const std::filesystem::path& staged() const { return staged_->path(); }
     void rename_staged(const std::string& name) {
         auto const to = target_ / name;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "beside.hpp"
 #include "checkpoint.hpp"
+#include "own_directory.hpp"
 
 #include <cairn/catalog/garbage.hpp>
+#include <cairn/printable.hpp>
 
 #include <filesystem>
 #include <iostream>
@@ -9,15 +12,49 @@
 
 namespace tool {
 
+namespace {
+
+/// Copies of files beside a checkpoint, by conversions that have ended before it was there.
+void collect_copies(const std::filesystem::path& place, bool dry_run, cairn::garbage_report& r) {
+    try {
+        own_directory::remove_ended(place, beside::staged_name, [&](const auto& copies) {
+            for (auto const& entry : std::filesystem::recursive_directory_iterator(copies))
+                if (entry.is_regular_file() && !entry.is_symlink()) {
+                    ++r.files;
+                    r.bytes += entry.file_size();
+                }
+            r.lines.push_back("'" + cairn::terminal_text(copies.string()) +
+                              "': copies of an interrupted conversion");
+            return !dry_run;
+        });
+    } catch (const std::filesystem::filesystem_error& e) {
+        r.lines.push_back(cairn::terminal_text(e.what()));
+        ++r.problems;
+    }
+}
+
+}  // namespace
+
 int gc(const std::string& place, bool dry_run) {
     if (!is_url(place) && !std::filesystem::is_directory(place))
         throw cairn::error(cairn::errc::not_found,
                            {.file = place, .expected = "a directory of checkpoints"});
-    auto const r = [&] {
+    cairn::garbage_report r;
+    if (!is_url(place)) {
+        collect_copies(place, dry_run, r);
+        for (auto const& entry : std::filesystem::directory_iterator(place))
+            if (is_directory(entry.symlink_status())) collect_copies(entry.path(), dry_run, r);
+    }
+    auto const rest = [&] {
         if (!is_url(place)) return cairn::collect_garbage(place, dry_run);
         auto store = store_of(place).at(place);
         return cairn::collect_garbage(store, dry_run);
     }();
+    r.lines.insert(r.lines.end(), rest.lines.begin(), rest.lines.end());
+    r.files += rest.files;
+    r.bytes += rest.bytes;
+    r.directories += rest.directories;
+    r.problems += rest.problems;
     for (auto const& line : r.lines) std::cout << line << '\n';
     std::cout << r.files << (r.files == 1 ? " file, " : " files, ") << r.bytes << " bytes";
     if (r.directories != 0)

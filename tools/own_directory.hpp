@@ -33,6 +33,7 @@ public:
             struct ::stat mine {
             }, there{};
             // Another process may have taken it for an ended one's, before it was locked.
+            if (lock_ < 0 && (errno == EWOULDBLOCK || errno == ENOENT)) continue;
             if (lock_ < 0 || (::fstat(lock_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 &&
                               mine.st_ino == there.st_ino))
                 return;
@@ -48,12 +49,16 @@ public:
     const std::filesystem::path& path() const noexcept { return path_; }
 
     /// Removes those of processes that have ended. On file systems without locks they stay.
-    static void remove_ended(const std::filesystem::path& in, std::string_view begin) {
+    /// @param is_removed  Called with the path of each; false: it stays.
+    template <class F>
+    static void remove_ended(const std::filesystem::path& in, std::string_view begin,
+                             F&& is_removed) {
         for (auto const& entry : std::filesystem::directory_iterator(in)) {
             if (!entry.path().filename().string().starts_with(begin)) continue;
             auto const lock = locked(entry.path());
             if (lock < 0) continue;
-            remove_all(entry.path());
+            std::error_code ignored;  // another user's, perhaps
+            if (is_removed(entry.path())) remove_all(entry.path(), ignored);
             ::close(lock);
         }
     }
@@ -63,7 +68,9 @@ private:
     static int locked(const std::filesystem::path& directory) noexcept {
         int const fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+        auto const why = errno;
         ::close(fd);
+        errno = why;
         return -1;
     }
 

@@ -158,6 +158,20 @@ BOOST_AUTO_TEST_CASE(numbers_exceed_those_of_a_second_place_that_cannot_be_liste
     BOOST_TEST(*failures == 4);
 }
 
+/// However high a number is here already.
+BOOST_AUTO_TEST_CASE(numbers_here_do_not_hide_those_of_a_second_place) {
+    cairn::memory_store here, there;
+    auto record = some_record();
+    record.sequence = cairn::detail::run_catalog::beyond_known + 5;
+    here.at("step_1").publish(".metadata", native::make_metadata_file({}, true, &record),
+                              std::nullopt);
+    auto const failures = std::make_shared<int>(1);
+    cairn::detail::run_catalog c({}, cairn::any_store(unlisted_at_first(there, failures)));
+    std::vector<std::string> warnings;
+    BOOST_TEST(c.next_sequence(cairn::any_store(here), warnings, nullptr) ==
+               2 * cairn::detail::run_catalog::beyond_known + 6);
+}
+
 namespace {
 /// As in a bucket, one listing gives the tags of all metadata.
 class tagging : public support::forwarding_store<cairn::memory_store> {

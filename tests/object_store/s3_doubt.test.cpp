@@ -10,6 +10,7 @@
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/detail/s3/client.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
+#include <cairn/object_store/detail/s3/removal.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 
@@ -18,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -218,27 +220,76 @@ BOOST_AUTO_TEST_CASE(a_notice_that_could_not_be_removed_is_stale) {
     BOOST_TEST(place.list().size() == 2u);
 }
 
+namespace {
+
+/// A client whose keys cannot be renewed once a test has spoiled their file.
+struct keyed_client {
+    explicit keyed_client(const doubtful& s)
+        : of(cairn::detail::s3::store_settings::of(options_at(s))) {
+        s3_server::credentials const c;
+        std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
+                            << "\naws_secret_access_key = " << c.secret_key << "\n";
+        of.options.credentials.reset();
+        of.options.retry_for = std::chrono::milliseconds(500);
+        of.environment = {};
+        of.environment.credentials_file = file;
+    }
+    keyed_client(keyed_client&&) = delete;
+    void spoil() const { std::ofstream(file) << "[default]\naws_access_key_id = A\n"; }
+
+    support::scratch files{};
+    std::string file = (files.dir / "credentials").string();
+    cairn::detail::s3::store_settings of;
+    cairn::detail::s3::client requests{of};
+};
+
+}  // namespace
+
 /// A first try may have its effect yet, and the second is refused because the keys have expired.
 BOOST_AUTO_TEST_CASE(keys_that_cannot_be_renewed_leave_the_doubt) {
-    support::scratch files;
-    auto const file = (files.dir / "credentials").string();
-    s3_server::credentials const c;
-    std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
-                        << "\naws_secret_access_key = " << c.secret_key << "\n";
     doubtful s;
-    auto of = cairn::detail::s3::store_settings::of(options_at(s));
-    of.options.credentials.reset();
-    of.environment = {};
-    of.environment.credentials_file = file;
-    cairn::detail::s3::client requests(of);
+    keyed_client c(s);
     auto lost = faults::reset(effect::none);
-    lost.then = [&](auto&) { std::ofstream(file) << "[default]\naws_access_key_id = A\n"; };
+    lost.then = [&](auto&) { c.spoil(); };
     s.fail(lost, kind::put_object, 0);
     s.fail(faults::answer(400, "ExpiredToken"), kind::put_object, 1);
-    auto const a = requests.send(cairn::detail::s3::put_call(requests, "o", pattern(3)));
+    auto const a = c.requests.send(cairn::detail::s3::put_call(c.requests, "o", pattern(3)));
     BOOST_TEST(a.in_doubt);
     BOOST_TEST(!a.ok());
+    BOOST_TEST(a.is(0));  // why they cannot be renewed is told
+    BOOST_TEST(a.failure != "");
     BOOST_TEST(s.faults_happened() == 2u);
+}
+
+/// Also if it was seen in between that there is no effect yet.
+BOOST_AUTO_TEST_CASE(keys_that_cannot_be_renewed_leave_the_doubt_of_a_commit) {
+    doubtful s;
+    keyed_client c(s);
+    bool looked = false;
+    s.fail_each(faults::reset(effect::none), [&](auto const& r) {
+        looked = looked || (r.what() == kind::get_object && r.key == "o");
+        return r.what() == kind::put_object && r.key == "o" && !looked;
+    });
+    auto expired = faults::answer(400, "ExpiredToken");
+    expired.then = [&](auto&) { c.spoil(); };
+    s.fail_each(expired,
+                [](auto const& r) { return r.what() == kind::put_object && r.key == "o"; });
+    cairn::detail::s3::conditional_puts puts(c.requests);
+    BOOST_CHECK_EXCEPTION(puts.put("o", pattern(3), cairn::object_tag{}), cairn::error,
+                          is(errc::outcome_unknown));
+    BOOST_TEST(looked);
+}
+BOOST_AUTO_TEST_CASE(keys_that_cannot_be_renewed_leave_the_doubt_of_a_removal) {
+    doubtful s;
+    keyed_client c(s);
+    auto store = s.store();
+    store.publish("o", pattern(3), std::nullopt);
+    auto lost = faults::reset(effect::none);
+    lost.then = [&](auto&) { c.spoil(); };
+    s.fail(lost, kind::delete_object, 0);
+    s.fail(faults::answer(400, "ExpiredToken"), kind::delete_object, 1);
+    BOOST_CHECK_EXCEPTION(cairn::detail::s3::remove_version(c.requests, "o", store.tag("o")),
+                          cairn::error, is(errc::outcome_unknown));
 }
 
 /// What is seen after a lost answer proves nothing about the server.

@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(a_range_is_read_into_place) {
     r.read(want.size(), {});
     auto const before = s.statistics().requests;
     BOOST_CHECK_EXCEPTION(r.read(want.size(), std::span(some).first(1)), cairn::error,
-                          is(errc::io));
+                          is(errc::corrupt));
     BOOST_TEST(s.statistics().requests == before);
 }
 

@@ -208,7 +208,7 @@ DEFECTS = [
            by="checkpointer:checkpointer_uploads,checkpointer_failed_uploads",
            wrong="a save of the same step removes files that are being uploaded"),
     Defect("order-of-one-place", RECORDING,
-           "if (also_ && !note_numbers(", "if (also_ && !PLANTED && !note_numbers(",
+           "= also_ && !note_numbers(", "= also_ && !PLANTED && !note_numbers(",
            by="checkpointer:checkpointer_uploads,checkpointer_failed_uploads",
            wrong="after the loss of a node, older checkpoints count as newer than new ones"),
     Defect("failed-save-told-as-an-upload", UPLOADS,

@@ -27,7 +27,7 @@ DEFECTS = [
            "if (fd < 0 || PLANTED || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;",
            by="tools", wrong="weights get the config of another conversion to the same place"),
     Defect("copies-of-a-killed-conversion-stay", "tools/beside.hpp",
-           "if (was_there_) own_directory", "if (was_there_ && !PLANTED) own_directory",
+           "[](auto&) { return true; }", "[](auto&) { return !PLANTED; }",
            by="tools", wrong="after a conversion that was killed all others to its target fail"),
     Defect("files-of-another-checkpoint-stay", "tools/beside.hpp",
            "rename(staged() / name, to);",

@@ -76,10 +76,11 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
     // Asked once: each save would wait for a bucket that is away.
-    if (also_ && !note_numbers(*also_, true, nullptr, warnings, activity)) highest_ += beyond_known;
+    bool const is_unseen = also_ && !note_numbers(*also_, true, nullptr, warnings, activity);
     also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
+    if (is_unseen) highest_ += beyond_known;
     return ++highest_;
 }
 

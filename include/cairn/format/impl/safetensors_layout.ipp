@@ -258,18 +258,20 @@ CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::
                                             impl::number_in_name(files.size()) + ".safetensors";
         out.push_back(lay_out_file(std::move(name), std::move(files[i]), text, checksums));
     }
-    if (out.size() > 1) {
-        index_notes longest{.save_id = std::string(32, 'f')};
-        for (auto const& f : out)
-            for (auto const& t : f.tensors) longest.crcs.emplace(t.fqn, UINT32_MAX);
-        if (auto const length = encode_index(out, longest).size(); length > max_index)
-            throw error(errc::unsupported,
-                        {.file = std::string(index_name),
-                         .expected = "at most " + std::to_string(max_index) + " bytes",
-                         .found = std::to_string(length),
-                         .remedy = "export fewer tensors, or in one file"});
-    }
+    if (out.size() > 1) check_index(out);
     return out;
+}
+
+CAIRN_DECL void check_index(std::span<const target> files) {
+    index_notes longest{.save_id = std::string(32, 'f')};
+    for (auto const& f : files)
+        for (auto const& t : f.tensors) longest.crcs.emplace(t.fqn, UINT32_MAX);
+    if (auto const length = encode_index(files, longest).size(); length > max_index)
+        throw error(errc::unsupported,
+                    {.file = std::string(index_name),
+                     .expected = "at most " + std::to_string(max_index) + " bytes",
+                     .found = std::to_string(length),
+                     .remedy = "export fewer tensors, or in one file"});
 }
 
 CAIRN_DECL std::string encode_index(std::span<const target> files, const index_notes& notes) {

@@ -68,6 +68,9 @@ struct index_notes {
 /// Encodes `model.safetensors.index.json`. `metadata` has `total_size`, and a member `cairn` with
 /// the notes.
 CAIRN_DECL std::string encode_index(std::span<const target> files, const index_notes& notes);
+/// Checks, before anything is written, that the index of these files can be read.
+/// @throws error errc::unsupported
+CAIRN_DECL void check_index(std::span<const target> files);
 /// Decodes the notes of an index; empty if it has none, as those that others write.
 /// @throws error errc::corrupt
 CAIRN_DECL index_notes decode_notes(std::span<const std::byte> index);

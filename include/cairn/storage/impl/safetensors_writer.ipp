@@ -101,6 +101,7 @@ struct safetensors_target {
     void make_names_unique(const std::string& save_id) {
         constexpr std::string_view end = ".safetensors";
         for (auto& f : layout) f.name.insert(f.name.size() - end.size(), "." + save_id);
+        format::safetensors::check_index(layout);
         unique = true;
     }
     static target_format description() {

@@ -278,6 +278,7 @@ CAIRN_DECL answer client::send(const call& c) {
         } catch (const std::exception& e) {
             if (t.tries == 0 || !t.in_doubt) throw;
             // An earlier try may have its effect yet: the caller must know.
+            a = {};
             a.in_doubt = a.hopeless = true;
             a.tries = t.tries;
             a.failure = e.what();

@@ -88,13 +88,13 @@ struct conditional_puts::trial {
         auto a = client_.send(c);
         server = a.got.header("server");
         in_doubt = in_doubt || a.in_doubt;
+        if (!a.ok() && !was_refused(a, match) && !refuses_conditions(a))
+            throw client_.failure(c, a);
         if (a.in_doubt && last)
             throw error(errc::io, {.file = c.what,
                                    .expected = "a trial of conditional writes that is answered",
                                    .found = "each time one whose answer was lost",
                                    .remedy = "look for what disturbs the connection"});
-        if (!a.ok() && !was_refused(a, match) && !refuses_conditions(a))
-            throw client_.failure(c, a);
         return a;
     }
     static bool refuses_conditions(const answer& a) {
@@ -188,7 +188,13 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
     constexpr int most_rounds = 2;
     bool in_doubt = false;
     for (int round = 1;; ++round) {
-        auto const a = client_.send(c);
+        answer a;
+        try {
+            a = client_.send(c);
+        } catch (const error& e) {
+            if (!in_doubt) throw;
+            throw error(errc::outcome_unknown, e.context());
+        }
         if (a.ok()) return;
         in_doubt = in_doubt || a.in_doubt;
         bool const refused = was_refused(a, match);

@@ -32,8 +32,17 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
     look.what = remove.what;
     look.right = "s3:GetObject";
     retries patience(c.options().options.retry_for);
-    for (bool tried = false;;) {
-        auto const a = c.send(remove);
+    bool tried = false;
+    auto const send = [&](const call& asked) {
+        try {
+            return c.send(asked);
+        } catch (const error& e) {  // without keys
+            if (!tried) throw;
+            throw in_doubt(e);
+        }
+    };
+    for (;;) {
+        auto const a = send(remove);
         if (a.ok() || is_missing(a)) return;
         tried = tried || a.in_doubt;
         auto const failed = [&] {
@@ -44,7 +53,7 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
         auto const again = patience.next(a.got);
         bool const goes_on =
             again && retries::sleep_until(*again, [] { return heeded_stop::is_requested(); });
-        auto const there = c.send(look);
+        auto const there = send(look);
         if (is_missing(there)) return;
         if (!there.ok()) throw failed();
         if (there.got.header("etag") != version.text) return;  // another's, made since
