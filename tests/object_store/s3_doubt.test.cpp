@@ -224,23 +224,27 @@ namespace {
 
 /// A client whose keys cannot be renewed once a test has spoiled their file.
 struct keyed_client {
-    explicit keyed_client(const doubtful& s)
-        : of(cairn::detail::s3::store_settings::of(options_at(s))) {
-        s3_server::credentials const c;
-        std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
-                            << "\naws_secret_access_key = " << c.secret_key << "\n";
-        of.options.credentials.reset();
-        of.options.retry_for = std::chrono::milliseconds(500);
-        of.environment = {};
-        of.environment.credentials_file = file;
-    }
+    explicit keyed_client(const doubtful& s) : of(settings(s)), requests(of) {}
     keyed_client(keyed_client&&) = delete;
     void spoil() const { std::ofstream(file) << "[default]\naws_access_key_id = A\n"; }
 
     support::scratch files{};
     std::string file = (files.dir / "credentials").string();
     cairn::detail::s3::store_settings of;
-    cairn::detail::s3::client requests{of};
+    cairn::detail::s3::client requests;
+
+private:
+    cairn::detail::s3::store_settings settings(const doubtful& s) const {
+        s3_server::credentials const c;
+        std::ofstream(file) << "[default]\naws_access_key_id = " << c.access_key
+                            << "\naws_secret_access_key = " << c.secret_key << "\n";
+        auto all = cairn::detail::s3::store_settings::of(options_at(s));
+        all.options.credentials.reset();
+        all.options.retry_for = std::chrono::milliseconds(500);
+        all.environment = {};
+        all.environment.credentials_file = file;
+        return all;
+    }
 };
 
 }  // namespace
