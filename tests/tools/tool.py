@@ -348,6 +348,16 @@ def directory(tmp):
           all((d / f"step_{n}" / ".metadata").exists() for n in (100, 200, 300)), said(r))
     r = cairn("gc", d)
     check("gc: nothing is left", r.stdout == b"0 files, 0 bytes removed\n", said(r))
+    copies = d / ".cairn-copies.abcdef"
+    copies.mkdir()
+    (copies / "config.json").write_text("{}")
+    r = cairn("gc", d, "--dry-run")
+    check("gc --dry-run: copies of an interrupted conversion stay", copies.exists() and
+          b"1 file, 2 bytes would be removed" in r.stdout, said(r))
+    r = cairn("gc", d)
+    check("gc: copies of an interrupted conversion are removed", not copies.exists() and
+          b"1 file, 2 bytes removed" in r.stdout and b"copies of an interrupted" in r.stdout,
+          said(r))
 
 
 def refusals(tmp):
