@@ -415,49 +415,6 @@ BOOST_AUTO_TEST_CASE(a_damaged_source_is_named_and_leaves_no_target) {
     }
 }
 
-/// A file of torch.save has one checksum for each tensor. Whoever reads all of a tensor in order
-/// compares it with the last piece; whoever reads a part reads all of it once, and the part.
-BOOST_AUTO_TEST_CASE(a_payload_with_one_checksum_is_read_once_and_checked) {
-    support::scratch s;
-    constexpr std::size_t mib = std::size_t{1} << 20;
-    auto const w = numbers(9 * mib / sizeof(float));
-    auto copy = w;
-    auto const file = s.dir / "m.pt", to = s.dir / "to";
-    (void)cairn::save(cairn::state_dict{{"w", copy}}, file.string(), cairn::torch_save_writer());
-    for (int const ranks : {1, 2}) {
-        support::counting_store source{cairn::file_store(s.dir.string())};
-        cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
-            (void)cairn::convert({source, "m.pt"}, to.string(), me);
-        });
-        auto const middle = source.reads("m.pt", 4 * mib + mib / 8, mib / 8);
-        BOOST_TEST(middle.first == (ranks == 1 ? 1 : 3));
-        BOOST_TEST(middle.second == (ranks == 1 ? 1 : 3));
-        copy.assign(copy.size(), 0);
-        (void)cairn::load(cairn::state_dict{{"w", copy}}, to.string());
-        BOOST_TEST(bool(copy == w));
-        for (std::uint64_t const at :
-             {mib, 5 * mib, 9 * mib}) {  // of the first, second, last piece
-            damage(file, at);
-            auto const other = s.dir / "other";
-            // One pass over the bytes is for the source and the target, if they are the same.
-            for (auto const type : {cairn::dtype::float32, cairn::dtype::bfloat16}) {
-                cairn::convert_options o;
-                o.floats_as = type;
-                cairn::run_ranks(ranks, [&](cairn::thread_group::member& me) {
-                    BOOST_CHECK_EXCEPTION(
-                        (void)cairn::convert(file.string(), other.string(), o, me), cairn::error,
-                        [](const cairn::error& e) {
-                            return is(e, cairn::errc::checksum_mismatch) ||
-                                   is(e, cairn::errc::rank_failed);
-                        });
-                });
-                BOOST_TEST(!fs::exists(other / ".metadata"));
-            }
-            damage(file, at);
-        }
-    }
-}
-
 BOOST_AUTO_TEST_CASE(files_stay_open_from_piece_to_piece) {
     constexpr std::size_t mib = std::size_t{1} << 20;
     cairn::memory_store const store;

@@ -4,12 +4,17 @@
 
 #include <cairn/completion.hpp>
 #include <cairn/error.hpp>
+#include <cairn/format/crc.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,30 +97,63 @@ CAIRN_DECL bool source_pieces::is_as_stored(const std::string& fqn) const {
     return !dequantise_ && (!mapped_ || mapped_->is_stored(fqn));
 }
 
+/// The chunks of a tensor in the order of its elements, if each is a stretch of them: one chunk, or
+/// rows. Nothing for other chunks.
+inline std::optional<std::vector<std::size_t>> chunks_in_order(const tensor_metadata& t) {
+    std::vector<std::size_t> all(t.chunks.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    if (t.shape.size() == 0) return all.size() == 1 ? std::optional(all) : std::nullopt;
+    std::sort(all.begin(), all.end(), [&](auto a, auto b) {
+        return std::pair(t.chunks.offsets(a)[0], t.chunks.lengths(a)[0]) <
+               std::pair(t.chunks.offsets(b)[0], t.chunks.lengths(b)[0]);
+    });
+    std::int64_t end = 0;
+    for (auto const i : all) {
+        auto const offsets = t.chunks.offsets(i), lengths = t.chunks.lengths(i);
+        if (offsets[0] != end ||
+            !std::equal(lengths.begin() + 1, lengths.end(), t.shape.begin() + 1))
+            return {};
+        end += lengths[0];
+    }
+    return end == t.shape[0] ? std::optional(all) : std::nullopt;
+}
+
 CAIRN_DECL std::optional<std::uint32_t> source_pieces::crc(const std::string& fqn) const {
     auto const& t = *meta_.tensor(fqn);
-    if (mapped_ || !is_as_stored(fqn) || t.chunks.size() != 1) return {};
-    auto const& row = t.chunks.row_of(0);
-    auto const bytes = static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
-    if (!row.is_divisible() || row.payload_crc == 0 || row.payload_length != bytes) return {};
-    // That of a storage, of which this may be a part.
-    if (meta_.format == checkpoint_format::torch_save && row.length != bytes) return {};
-    return row.payload_crc;
+    if (mapped_ || !is_as_stored(fqn)) return {};
+    auto const order = chunks_in_order(t);
+    if (!order || order->empty()) return {};
+    std::uint32_t crc = 0;
+    for (auto const i : *order) {
+        auto const& row = t.chunks.row_of(i);
+        auto const bytes =
+            static_cast<std::uint64_t>(t.chunks.region(i).volume()) * size_of(t.type);
+        if (bytes == 0) continue;
+        if (!row.is_divisible() || row.payload_crc == 0 || row.payload_length != bytes) return {};
+        // That of a storage, of which this may be a part.
+        if (meta_.format == checkpoint_format::torch_save && row.length != bytes) return {};
+        crc = format::crc32_combine(crc, row.payload_crc, bytes);
+    }
+    return crc;
 }
 CAIRN_DECL void source_pieces::check(const std::string& fqn, std::uint32_t found) {
     if (found == crc(fqn)) return;
-    auto const& chunks = meta_.tensor(fqn)->chunks;
-    auto const& row = chunks.row_of(0);
-    auto const begin = row.offset + row.payload_offset;
-    auto const in = meta_.is_file ? split_id(id_).place : id_;
-    auto place = in.empty() ? store_ : store_.at(in);
+    // Reading it again finds which bytes are others.
+    auto const& t = *meta_.tensor(fqn);
+    auto const total = static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
+    constexpr std::uint64_t piece = std::uint64_t{1} << 20;
+    std::vector<std::byte> some(static_cast<std::size_t>(std::min(piece, total)));
+    for (std::uint64_t at = 0; at < total; at += some.size())
+        read(fqn, box::whole(t.shape), t.type, at,
+             std::span(some).first(
+                 static_cast<std::size_t>(std::min<std::uint64_t>(some.size(), total - at))));
+    auto const place = meta_.is_file ? split_id(id_).place : id_;
     throw error(errc::checksum_mismatch,
                 {.fqn = fqn,
-                 .file = place.describe(chunks.file(0)),
-                 .expected = "bytes " + std::to_string(begin) + " to " +
-                             std::to_string(begin + row.payload_length) + " as they were written",
-                 .found = "other bytes",
-                 .remedy = "the file is damaged; load another checkpoint"});
+                 .file = (place.empty() ? store_ : store_.at(place)).describe(t.chunks.file(0)),
+                 .expected = "the bytes that were written",
+                 .found = "others, and these when they were read again",
+                 .remedy = "look for what changes files, or memory, while they are read"});
 }
 
 CAIRN_DECL const chunk_order& source_pieces::order_of(const std::string& fqn) {
