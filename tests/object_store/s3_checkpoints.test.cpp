@@ -225,6 +225,39 @@ BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_nothing) {
     BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
 }
 
+/// A file of a failed save appears after it was removed: the server had it all, and took its time.
+BOOST_AUTO_TEST_CASE(a_file_that_appears_late_is_collected) {
+    place p;
+    if (!p.mine) return;
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(0);
+    o.stall_timeout = std::chrono::seconds(1);
+    auto s = p.store(o);
+    std::vector<float> w(9, 1);
+    cairn::state_dict const state{{"w", w}};
+    auto const of_step_2 = [&] { return objects_in(s.at("step_2")); };
+    cairn::thread_group group(1);
+    cairn::checkpointer c(group.rank(0), s, {.keep = cairn::last(1)});
+    (void)c.save_now(1, state);
+    (void)c.wait();
+    p.mine->fail(
+        s3_server::faults::late(std::chrono::milliseconds(300)),
+        [](const s3_server::request& r) {
+            return r.what() == s3_server::kind::put_object &&
+                   r.key.find("/step_2/__0_0") != r.key.npos;
+        },
+        0);
+    (void)c.save_now(2, state);
+    BOOST_CHECK_EXCEPTION((void)c.wait(), cairn::error, is(errc::io));
+    BOOST_TEST(of_step_2() == 1u);  // the intent
+    while (of_step_2() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    BOOST_TEST(of_step_2() == 2u);
+    (void)c.save_now(3, state);
+    (void)c.wait();
+    BOOST_TEST(of_step_2() == 0u);
+    BOOST_TEST(s.places() == std::vector<std::string>{"step_3"}, boost::test_tools::per_element());
+}
+
 /// The server refuses parts of one rank's file.
 BOOST_AUTO_TEST_CASE(a_save_whose_upload_fails_leaves_nothing) {
     place p;

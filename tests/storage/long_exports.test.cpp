@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports and saves that take longer than a process may be silent, by clocks of the test's own.
 #include "safetensors_exports.hpp"
+#include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/shifted_clock.hpp"
 
@@ -52,6 +53,7 @@ public:
         support::shifted_clock clock{};
         std::chrono::hours each{0};
         std::function<void()> on_write{};
+        std::function<void(const std::string&)> on_open{}, on_publish{};
     };
     slow_store(cairn::memory_store s, std::shared_ptr<shared> with)
         : forwarding_store(std::move(s)), with_(std::move(with)) {}
@@ -83,10 +85,12 @@ public:
         return {store_.create(n, size), with_};
     }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        if (with_->on_publish) with_->on_publish(path(n));
         store_.publish(n, b, std::move(m));
         with_->t.made[path(n)] = with_->t.now;
     }
     auto open(std::string_view n) {
+        if (with_->on_open) with_->on_open(path(n));
         if (!others_ || others_->count(path(n)) == 0 || !cairn::detail::is_intent_name(n))
             return store_.open(n);
         auto intent = cairn::detail::save_intent::decode(cairn::read_whole(store_, n));
@@ -148,6 +152,27 @@ BOOST_AUTO_TEST_CASE(an_export_that_takes_days_is_not_presumed_dead) {
     o.max_file_size = 1000;
     BOOST_TEST(failure_of([&] { save_on(base, parts, 1, "m", o, 2); }) == "no failure");
     BOOST_TEST(looked.find("it only looks") != looked.npos, looked);
+    BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
+}
+
+/// While its files are put together, before the step that makes it exist.
+BOOST_AUTO_TEST_CASE(a_sign_that_stays_unknown_leaves_no_doubt_about_an_export) {
+    auto const with = std::make_shared<slow_store::shared>();
+    slow_store const base(cairn::memory_store(), with);
+    with->each = 13h;
+    bool together = false, shown = false;
+    with->on_open = [&](const std::string& path) {
+        together = together || path.find("/side.") != path.npos;
+    };
+    with->on_publish = [&](const std::string& path) {
+        if (!together || path.find("/alive.") == path.npos) return;
+        shown = true;
+        throw cairn::error(cairn::errc::outcome_unknown, {.file = path});
+    };
+    BOOST_CHECK_EXCEPTION(save_on(base, {{"t", dtype::float32, {10, 10}}}, 1, "m", {}, 2),
+                          cairn::error, support::is(cairn::errc::io));
+    BOOST_TEST(shown);
+    BOOST_TEST(slow_store(base).at("m").list().empty());
     BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
 }
 

@@ -44,6 +44,8 @@ public:
     CAIRN_DECL void note_read(const commit_record& record, std::uint64_t beyond = 0);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
+    /// Notes that a save may have left something there: `retain` looks.
+    CAIRN_DECL void note_left(const checkpoint_id& id);
     /// Keeps the checkpoint of that save, whatever the rules, until it is released.
     CAIRN_DECL void hold(const std::string& save_id);
     CAIRN_DECL void release(const std::string& save_id);

@@ -29,6 +29,11 @@ CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::strin
     run_.known.erase(id);
 }
 
+CAIRN_DECL void run_catalog::note_left(const checkpoint_id& id) {
+    std::lock_guard const lock(m_);
+    run_.left.insert(id);
+}
+
 CAIRN_DECL void run_catalog::hold(const std::string& save_id) {
     std::lock_guard const lock(m_);
     run_.held.insert(save_id);
@@ -149,6 +154,7 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
     if (end == save_end::committed) catalog_->list_records(root_);
+    if (end == save_end::uncertain) catalog_->note_left(root_.place_id(id_));
     // The save may have made the place, in which nothing is left now.
     if (end == save_end::abandoned && is_step_name(id_)) {
         try {
