@@ -92,7 +92,9 @@ BOOST_AUTO_TEST_CASE(an_object_of_another_job_is_not_taken_for_ones_own) {
                 h.write(0, pattern(part + 1));
                 put(others, "model.safetensors", pattern(part + 1, 1));
                 s.fail_each(f, [](auto const& r) { return r.what() == kind::complete_upload; });
-                BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error, is(errc::io));
+                auto const may_appear = f.status == 500;
+                BOOST_CHECK_EXCEPTION(h.finish(true), cairn::error,
+                                      is(may_appear ? errc::outcome_unknown : errc::io));
             }
             BOOST_TEST(s.uploads(bucket).empty());
         }

@@ -111,7 +111,7 @@ CAIRN_DECL http::terms client::terms_of(const call& c) const {
     http::terms t;
     t.most_body = c.most_body;
     t.stop = c.stop;
-    t.once = c.once_in_doubt;
+    t.once = c.may_repeat != nullptr;
     // A large object is put together while nothing is heard of it, or blanks now and then.
     t.stall_timeout = o.stall_timeout * (c.may_fail_late ? 10 : 1);
     if (!c.may_fail_late) t.least_rate = o.least_rate;
@@ -271,10 +271,16 @@ CAIRN_DECL answer client::send(const call& c) {
             a = try_once(c, t);
             a.stopped = !a.ok() && is_stopped(c);
             if (a.ok() || a.stopped) return a;
-            if (put_right(t, a)) {
-                ++retries_;
-                continue;
+            if (!put_right(t, a)) {
+                if (!is_transient(a)) return a;
+                auto const again = patience.next(a.got);
+                if (!again) return a;
+                // Whoever destroys an upload waits for this.
+                a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
+                if (a.stopped) return a;
             }
+            if (c.may_repeat && !c.may_repeat()) return a;
+            ++retries_;
         } catch (const std::exception& e) {
             if (t.tries == 0 || !t.in_doubt) throw;
             // An earlier try may have its effect yet: the caller must know.
@@ -284,14 +290,6 @@ CAIRN_DECL answer client::send(const call& c) {
             a.failure = e.what();
             return a;
         }
-        if (!is_transient(a)) return a;
-        if (c.once_in_doubt && a.in_doubt) return a;
-        auto const again = patience.next(a.got);
-        if (!again) return a;
-        ++retries_;
-        // Whoever destroys an upload waits for this.
-        a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
-        if (a.stopped) return a;
     }
 }
 
