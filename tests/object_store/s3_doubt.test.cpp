@@ -202,6 +202,30 @@ BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_is_no_answer) {
     BOOST_TEST(got.front() == 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_begins_no_upload) {
+    doubtful s;
+    auto store = s.store();
+    s.fail(faults::answer(200, ""), kind::create_upload, 0);
+    put(store, "o", pattern(part + 1));
+    BOOST_TEST(s.count(kind::create_upload) == 2u);
+    s.fail(faults::answer(200, ""), kind::list_objects, 0);
+    BOOST_CHECK_EXCEPTION((void)s.impatient().list(), cairn::error, [](const cairn::error& e) {
+        return std::string_view(e.what()).find("no_proxy") != std::string_view::npos;
+    });
+}
+
+/// With status 200, as gateways answer that have begun too early.
+BOOST_AUTO_TEST_CASE(an_error_instead_of_a_listing_is_that_error) {
+    doubtful s;
+    s.fail(faults::answer(200, "SlowDown"), kind::list_objects, 0);
+    auto store = s.store();
+    BOOST_TEST(store.list().empty());
+    BOOST_TEST(store.statistics().throttled == 1u);
+    s.fail_each(faults::answer(200, "AccessDenied"),
+                [](auto const& r) { return r.what() == kind::list_objects; });
+    BOOST_CHECK_EXCEPTION((void)store.list(), cairn::error, is(errc::permission_denied));
+}
+
 /// The object of a trial stays where it could not be removed. It is not removed while the trial may
 /// still go on.
 BOOST_AUTO_TEST_CASE(what_a_trial_has_left_is_collected_later) {

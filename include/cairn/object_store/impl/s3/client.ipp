@@ -6,6 +6,7 @@
 
 #include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/credentials.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
@@ -132,8 +133,23 @@ inline bool is_stopped(const call& c) {
 inline bool is_of_s3(const call& c, const answer& a) {
     if ((c.method == "PUT" || c.method == "HEAD") && !c.key.empty())
         return !a.got.header("etag").empty();
-    if (c.method == "GET" && c.key.empty()) return a.got.body.find("Result") != a.got.body.npos;
+    // A listing, or the beginning of an upload.
+    if ((c.method == "GET" && c.key.empty()) || (c.method == "POST" && !c.may_fail_late))
+        return a.got.body.find("Result") != a.got.body.npos;
     return c.method != "DELETE" || a.got.body.empty();
+}
+
+/// The status that goes with an error of S3's, where it comes with another one.
+inline int status_of(std::string_view code) {
+    if (code == "PreconditionFailed") return 412;
+    if (code == "SlowDown" || code == "ServiceUnavailable") return 503;
+    if (code == "NotImplemented") return 501;
+    if (code.starts_with("NoSuch")) return 404;
+    if (code == "InvalidArgument" || is_about_expiry(code)) return 400;
+    for (auto const* const denied :
+         {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed"})
+        if (code == denied) return 403;
+    return 500;
 }
 
 CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
@@ -151,8 +167,9 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     if (!a.ok()) {
         read_error(a);
     } else if (!is_of_s3(c, a)) {
-        a.got.status = 502;
-        a.message = "an answer that is not S3's: of a proxy, perhaps";
+        read_error(a);
+        a.got.status = a.code.empty() ? 502 : status_of(a.code);
+        if (a.code.empty()) a.message = "an answer that is not S3's: of a proxy, perhaps";
         a.in_doubt = c.method != "GET";
     } else if (c.may_fail_late) {
         read_error(a);
@@ -160,11 +177,8 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
         bool const is_confirmed =
             a.got.body.find("CompleteMultipartUploadResult") != a.got.body.npos;
         if (!a.code.empty() || !is_confirmed) {
-            bool const refused = a.code == "PreconditionFailed";
-            bool const gone = a.code == "NoSuchUpload";
-            bool const busy = a.code == "SlowDown" || a.code == "ServiceUnavailable";
-            a.got.status = refused ? 412 : gone ? 404 : busy ? 503 : 500;
-            a.in_doubt = a.in_doubt || !(refused || gone);
+            a.got.status = status_of(a.code);
+            a.in_doubt = a.in_doubt || !(a.is(412) || a.code == "NoSuchUpload");
         }
     }
     if (a.is(429) || a.is(503)) ++throttled_;
