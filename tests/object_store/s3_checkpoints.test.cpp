@@ -92,6 +92,12 @@ bool holds(cairn::s3_store at, const std::string& id, float v, std::size_t colum
     });
     return std::ranges::all_of(same, [](int x) { return x == 1; });
 }
+/// Gives up soon.
+cairn::s3_store impatient(const place& p) {
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(500);
+    return p.store(o);
+}
 std::size_t objects_in(cairn::s3_store s) {
     return s.list().size();
 }
@@ -323,9 +329,7 @@ BOOST_AUTO_TEST_CASE(a_commit_whose_answer_is_lost_is_a_commit) {
 BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(200);
-    auto s = p.store(o);
+    auto s = impatient(p);
     save(s, "step_1", 1);
     p.mine->fail_each(
         s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
@@ -341,9 +345,7 @@ BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
 BOOST_AUTO_TEST_CASE(an_intent_that_stays_unknown_leaves_no_doubt_about_the_save) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(200);
-    auto s = p.store(o);
+    auto s = impatient(p);
     p.mine->fail_each(
         s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
             return r.what() == s3_server::kind::put_object && r.key.find("/.saving.") != r.key.npos;
@@ -374,9 +376,7 @@ BOOST_AUTO_TEST_CASE(a_file_in_doubt_is_not_a_save_in_doubt) {
 BOOST_AUTO_TEST_CASE(a_page_of_a_proxy_damages_no_checkpoint) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(500);
-    auto s = p.store(o);
+    auto s = impatient(p);
     save(s, "step_1", 1);
     save(s, "step_2", 2);
     auto page = s3_server::faults::answer(200, "");
