@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/time_limit.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -50,9 +51,12 @@ CAIRN_DECL std::vector<std::string> run_catalog::take_removed() {
 
 CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, known_records* known,
                                           std::vector<std::string>& warnings,
-                                          cairn::activity* activity) {
+                                          cairn::activity* activity,
+                                          std::optional<std::chrono::milliseconds> longest) {
     if (!root.browsable()) return true;
+    std::optional<time_limit> limit;
     try {
+        if (longest) limit.emplace(*longest);
         auto const found = find_places(root, activity, known);
         for (auto const& c : found.committed) {
             if (c.record) highest_ = std::max(highest_, c.record->sequence);
@@ -71,7 +75,10 @@ CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, kno
         warnings.push_back(
             "the order of this checkpoint among those of earlier runs is not known, because "
             "they cannot be listed: " +
-            text_of(std::current_exception()));
+            text_of(std::current_exception()) +
+            (limit && limit->has_passed()
+                 ? "; not waited for longer than " + std::to_string(longest->count()) + " ms"
+                 : ""));
         return false;
     }
 }
@@ -81,7 +88,8 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
     // Asked once: each save would wait for a bucket that is away.
-    bool const is_unseen = also_ && !note_numbers(*also_, true, nullptr, warnings, activity);
+    bool const is_unseen =
+        also_ && !note_numbers(*also_, true, nullptr, warnings, activity, longest_);
     also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
