@@ -36,6 +36,7 @@ public:
         }
     };
     reader open(std::string_view n) {
+        if (worn_ == "all") throw cairn::error(cairn::errc::io, {.found = "bad sectors"});
         return {store_.open(n), in_ == worn_ && n.starts_with("__0_0")};
     }
 
@@ -115,6 +116,25 @@ BOOST_AUTO_TEST_CASE(a_copy_serves_where_the_first_place_cannot_give_what_it_has
             me.meet();
             BOOST_CHECK_THROW((void)ckpt.load("step_2", me), cairn::error);
             BOOST_TEST(me.row[0] == 12.0f);
+        });
+    }
+}
+
+/// By name: whether the disk has it cannot be found out.
+BOOST_AUTO_TEST_CASE(a_copy_serves_where_the_first_place_cannot_be_read_at_all) {
+    for (int const n : {1, 2}) {
+        tiered_run r(n);
+        save_three(r);
+        r.on_ranks([&](rank& me) {
+            auto with = r.options(me);
+            cairn::checkpointer ckpt(me.member, worn_store(me.store, "all"), with);
+            me.train(0);
+            auto const report = ckpt.load("step_2", me);
+            BOOST_TEST(me.row[0] == 2.0f);
+            BOOST_REQUIRE(report.warnings.size() == 1u);
+            BOOST_TEST(has(report.warnings[0], "bad sectors"));
+            BOOST_CHECK_EXCEPTION((void)ckpt.load("step_4", me), cairn::error,
+                                  [](const cairn::error& e) { return has(e.what(), "bad"); });
         });
     }
 }

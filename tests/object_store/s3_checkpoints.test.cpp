@@ -92,6 +92,12 @@ bool holds(cairn::s3_store at, const std::string& id, float v, std::size_t colum
     });
     return std::ranges::all_of(same, [](int x) { return x == 1; });
 }
+/// Gives up soon.
+cairn::s3_store impatient(const place& p) {
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(500);
+    return p.store(o);
+}
 std::size_t objects_in(cairn::s3_store s) {
     return s.list().size();
 }
@@ -225,6 +231,39 @@ BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_nothing) {
     BOOST_TEST(objects_in(s.at("step_1")) == ranks + 1u);
 }
 
+/// A file of a failed save appears after it was removed: the server had it all, and took its time.
+BOOST_AUTO_TEST_CASE(a_file_that_appears_late_is_collected) {
+    place p;
+    if (!p.mine) return;
+    auto o = p.options();
+    o.retry_for = std::chrono::milliseconds(0);
+    o.stall_timeout = std::chrono::seconds(1);
+    auto s = p.store(o);
+    std::vector<float> w(9, 1);
+    cairn::state_dict const state{{"w", w}};
+    auto const of_step_2 = [&] { return objects_in(s.at("step_2")); };
+    cairn::thread_group group(1);
+    cairn::checkpointer c(group.rank(0), s, {.keep = cairn::last(1)});
+    (void)c.save_now(1, state);
+    (void)c.wait();
+    p.mine->fail(
+        s3_server::faults::late(std::chrono::milliseconds(300)),
+        [](const s3_server::request& r) {
+            return r.what() == s3_server::kind::put_object &&
+                   r.key.find("/step_2/__0_0") != r.key.npos;
+        },
+        0);
+    (void)c.save_now(2, state);
+    BOOST_CHECK_EXCEPTION((void)c.wait(), cairn::error, is(errc::io));
+    BOOST_TEST(of_step_2() == 1u);  // the intent
+    while (of_step_2() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    BOOST_TEST(of_step_2() == 2u);
+    (void)c.save_now(3, state);
+    (void)c.wait();
+    BOOST_TEST(of_step_2() == 0u);
+    BOOST_TEST(s.places() == std::vector<std::string>{"step_3"}, boost::test_tools::per_element());
+}
+
 /// The server refuses parts of one rank's file.
 BOOST_AUTO_TEST_CASE(a_save_whose_upload_fails_leaves_nothing) {
     place p;
@@ -290,9 +329,7 @@ BOOST_AUTO_TEST_CASE(a_commit_whose_answer_is_lost_is_a_commit) {
 BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(200);
-    auto s = p.store(o);
+    auto s = impatient(p);
     save(s, "step_1", 1);
     p.mine->fail_each(
         s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
@@ -308,9 +345,7 @@ BOOST_AUTO_TEST_CASE(a_commit_that_stays_unknown_removes_nothing) {
 BOOST_AUTO_TEST_CASE(an_intent_that_stays_unknown_leaves_no_doubt_about_the_save) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(200);
-    auto s = p.store(o);
+    auto s = impatient(p);
     p.mine->fail_each(
         s3_server::faults::reset(s3_server::effect::none), [](const s3_server::request& r) {
             return r.what() == s3_server::kind::put_object && r.key.find("/.saving.") != r.key.npos;
@@ -341,9 +376,7 @@ BOOST_AUTO_TEST_CASE(a_file_in_doubt_is_not_a_save_in_doubt) {
 BOOST_AUTO_TEST_CASE(a_page_of_a_proxy_damages_no_checkpoint) {
     place p;
     if (!p.mine) return;
-    auto o = p.options();
-    o.retry_for = std::chrono::milliseconds(500);
-    auto s = p.store(o);
+    auto s = impatient(p);
     save(s, "step_1", 1);
     save(s, "step_2", 2);
     auto page = s3_server::faults::answer(200, "");

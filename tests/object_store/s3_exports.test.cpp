@@ -16,6 +16,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -157,6 +158,50 @@ BOOST_AUTO_TEST_CASE(files_beside_an_export_are_of_the_export_that_stands) {
     BOOST_TEST((names_in(m) == std::set<std::string>{"config.json", "model.safetensors"}));
     auto const config = cairn::read_whole(m, "config.json");
     BOOST_TEST((config.size() == 1u && static_cast<char>(config[0]) == '1'));
+}
+
+/// What is not the last step leaves no doubt: a file beside the weights, or one of several files
+/// of weights, which may appear later.
+BOOST_AUTO_TEST_CASE(a_file_that_stays_unknown_leaves_no_doubt_about_an_export) {
+    s3_tests::bucket_server server;
+    auto of_server = s3_tests::options_at(server);
+    of_server.retry_for = std::chrono::milliseconds(200);
+    auto const at = server.store(of_server);
+    server.fail_each(s3_server::faults::reset(s3_server::effect::none), [](auto const& r) {
+        return r.what() == s3_server::kind::put_object && r.key.ends_with("/config.json");
+    });
+    server.fail_each(s3_server::faults::answer(504, ""), [](auto const& r) {
+        return r.what() == s3_server::kind::complete_upload && r.key.starts_with("split/");
+    });
+    cairn::safetensors_writer_options o;
+    o.add_files = [](auto const& add) {
+        add("config.json", std::as_bytes(std::span(std::string_view("1"))));
+    };
+    auto const fails = [&](const char* id) {
+        BOOST_CHECK_EXCEPTION(export_to(1, id, [&] { return cairn::safetensors_writer(at, o); }),
+                              cairn::error, support::is(cairn::errc::io));
+        BOOST_TEST(names_in(at.at(id)).empty());
+    };
+    fails("m");
+    BOOST_TEST(names_in(at.at(".m.saving")).empty());
+    o = {};
+    o.max_file_size = 1000;
+    fails("split");
+    BOOST_TEST(names_in(at.at(".split.saving")).size() == 1u);
+}
+
+/// A gateway gives up the completion that makes an export exist.
+BOOST_AUTO_TEST_CASE(an_export_that_may_appear_is_in_doubt) {
+    s3_tests::bucket_server server;
+    auto of_server = s3_tests::options_at(server);
+    of_server.retry_for = std::chrono::milliseconds(200);
+    auto const at = server.store(of_server);
+    server.fail_each(s3_server::faults::answer(504, ""), [](auto const& r) {
+        return r.what() == s3_server::kind::complete_upload && !r.key.starts_with(".");
+    });
+    BOOST_CHECK_EXCEPTION(
+        export_to(1, "x.safetensors", [&] { return cairn::safetensors_writer(at); }), cairn::error,
+        support::is(cairn::errc::outcome_unknown));
 }
 
 /// A file that is the target has no save id in its name, and is listed nowhere else.

@@ -146,11 +146,13 @@ BOOST_AUTO_TEST_CASE(a_file_that_pytorch_has_written_anew_survives) {
     BOOST_TEST(s.content(bucket, "step_1/__0_0.distcp").value_or("none") == "another's");
 }
 
-/// A refusal has no effect, but takes time, in which another job saves there.
+/// A refusal has no effect, but takes time, in which another job saves there. So does what is put
+/// right after it, such as the region.
 BOOST_AUTO_TEST_CASE(what_another_has_made_after_a_refusal_stays) {
-    for (auto const& f : {faults::too_many_requests(), faults::slow_down(), faults::conflict()})
+    for (auto const& f : {faults::too_many_requests(), faults::slow_down(), faults::conflict(),
+                          faults::redirect(301, "eu-north-1")})
         BOOST_TEST_CONTEXT(f.name()) {
-            bucket_server s;
+            bucket_server s{s3_server::options()};
             auto store = cairn::s3_store(options_at(s));
             store.publish("o", pattern(10), std::nullopt);
             auto refusal = f;

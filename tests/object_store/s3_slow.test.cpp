@@ -7,8 +7,11 @@
 
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/https.hpp>
+#include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -20,6 +23,7 @@
 #include <chrono>
 #include <cstddef>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -132,6 +136,22 @@ BOOST_AUTO_TEST_CASE(a_read_from_a_web_server_ends_when_it_is_cancelled) {
             stopped([&] { (void)store.open("o"); }, [&] { s.await(kind::get_object); });
             BOOST_TEST(s.count() == 1u);
         }
+}
+
+/// A save to the disk, which only asks how new what the bucket has is.
+BOOST_AUTO_TEST_CASE(a_first_save_does_not_wait_long_for_a_second_place_that_hangs) {
+    watched_server s;
+    s.fail_each(faults::stall(std::chrono::minutes(5)),
+                [](auto const& r) { return r.what() == kind::list_objects; });
+    cairn::detail::run_catalog c({}, cairn::any_store(cairn::s3_store(patient(s))),
+                                 std::chrono::milliseconds(300));
+    std::vector<std::string> warnings;
+    auto const begin = std::chrono::steady_clock::now();
+    BOOST_TEST(c.next_sequence(cairn::any_store(cairn::memory_store()), warnings, nullptr) ==
+               cairn::detail::run_catalog::beyond_known + 1);
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)));
+    BOOST_REQUIRE(warnings.size() == 1u);
+    BOOST_TEST(warnings[0].find("300 ms") != std::string::npos, warnings[0]);
 }
 
 /// Parts are sent by other threads. What was begun is removed, although nobody waits.

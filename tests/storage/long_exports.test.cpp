@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports and saves that take longer than a process may be silent, by clocks of the test's own.
 #include "safetensors_exports.hpp"
+#include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/shifted_clock.hpp"
 
@@ -16,12 +17,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -48,10 +51,12 @@ struct times {
 class slow_store : public support::forwarding_store<cairn::memory_store> {
 public:
     struct shared {
+        std::mutex m{};  ///< Protects the following two.
         times t{};
         support::shifted_clock clock{};
         std::chrono::hours each{0};
         std::function<void()> on_write{};
+        std::function<void(const std::string&)> on_open{}, on_publish{};
     };
     slow_store(cairn::memory_store s, std::shared_ptr<shared> with)
         : forwarding_store(std::move(s)), with_(std::move(with)) {}
@@ -71,22 +76,27 @@ public:
         cairn::memory_store::writer to;
         std::shared_ptr<shared> with;
         void write(std::uint64_t at, cairn::byte_span b) {
-            with->clock.shift(with->each);
-            with->t.now += std::chrono::nanoseconds(with->each).count();
+            {
+                std::lock_guard const lock(with->m);
+                with->clock.shift(with->each);
+                with->t.now += std::chrono::nanoseconds(with->each).count();
+            }
             if (with->on_write) with->on_write();
             to.write(at, b);
         }
         void finish(bool durable) { to.finish(durable); }
     };
     writer create(std::string_view n, std::uint64_t size) {
-        with_->t.made[path(n)] = with_->t.now;
+        note(n);
         return {store_.create(n, size), with_};
     }
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m) {
+        if (with_->on_publish) with_->on_publish(path(n));
         store_.publish(n, b, std::move(m));
-        with_->t.made[path(n)] = with_->t.now;
+        note(n);
     }
     auto open(std::string_view n) {
+        if (with_->on_open) with_->on_open(path(n));
         if (!others_ || others_->count(path(n)) == 0 || !cairn::detail::is_intent_name(n))
             return store_.open(n);
         auto intent = cairn::detail::save_intent::decode(cairn::read_whole(store_, n));
@@ -98,12 +108,17 @@ public:
     }
     std::vector<cairn::object_info> list() {
         auto all = store_.list();
+        std::lock_guard const lock(with_->m);
         for (auto& o : all) o.modified = with_->t.made.at(path(o.name));
         return all;
     }
 
 private:
     std::string path(std::string_view n) { return store_.describe(n); }
+    void note(std::string_view n) {
+        std::lock_guard const lock(with_->m);
+        with_->t.made[path(n)] = with_->t.now;
+    }
 
     std::shared_ptr<shared> with_;
     std::optional<std::set<std::string>> others_{};
@@ -148,6 +163,32 @@ BOOST_AUTO_TEST_CASE(an_export_that_takes_days_is_not_presumed_dead) {
     o.max_file_size = 1000;
     BOOST_TEST(failure_of([&] { save_on(base, parts, 1, "m", o, 2); }) == "no failure");
     BOOST_TEST(looked.find("it only looks") != looked.npos, looked);
+    BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
+}
+
+/// While its files are put together, before the step that makes it exist.
+BOOST_AUTO_TEST_CASE(a_sign_that_stays_unknown_leaves_no_doubt_about_an_export) {
+    auto const with = std::make_shared<slow_store::shared>();
+    slow_store const base(cairn::memory_store(), with);
+    with->each = 13h;
+    std::atomic<bool> together{false}, shown{false};
+    with->on_open = [&](const std::string& path) {
+        if (path.find("/side.") != path.npos) together = true;
+    };
+    with->on_publish = [&](const std::string& path) {
+        if (!together || path.find("/alive.") == path.npos) return;
+        shown = true;
+        throw cairn::error(cairn::errc::outcome_unknown, {.file = path});
+    };
+    cairn::save_options patient;
+    patient.exchange_timeout = 10000h;
+    auto const save = [&](cairn::thread_group::member& me) {
+        state_part const mine({{"t", dtype::float32, {10, 10}}}, me.rank(), 2);
+        (void)cairn::save(mine.dict(), "m", patient, me, cairn::safetensors_writer(base));
+    };
+    BOOST_CHECK_EXCEPTION(cairn::run_ranks(2, save), cairn::error, support::is(cairn::errc::io));
+    BOOST_TEST(shown);
+    BOOST_TEST(slow_store(base).at("m").list().empty());
     BOOST_TEST(slow_store(base).at(".m.saving").list().empty());
 }
 

@@ -63,6 +63,18 @@ outcome attempt(int rank, F&& f) {
 /// which the operation can still be given up: nothing has happened yet that others rely on.
 CAIRN_DECL void settle(outcome& o);
 
+/// Calls `f`, a part of such a step.
+/// @throws error errc::io instead of errc::outcome_unknown
+template <class F>
+void settled(F&& f) {
+    try {
+        std::forward<F>(f)();
+    } catch (const error& e) {
+        if (e.code() != make_error_code(errc::outcome_unknown)) throw;
+        throw error(errc::io, e.context());
+    }
+}
+
 /// The kind of a message of an exchange.
 enum class outcome_kind : std::uint8_t { payload, failures, failures_follow };
 inline constexpr std::uint8_t exchange_version = 2;

@@ -91,7 +91,8 @@ struct object_info {
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
-///   succeeds.
+///   succeeds. @ref errc::outcome_unknown from `finish` says that the object may be there, or may
+///   appear even after the call; then a first `remove` fails, even if it removes the object.
 /// - *Errors*: @ref error with @ref errc::io, or @ref errc::permission_denied where access is
 ///   refused (the system's text in `found`), and the object named by `describe`; other exceptions
 ///   are passed on too. A call that throws may have had its effect.

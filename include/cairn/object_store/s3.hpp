@@ -62,7 +62,7 @@ public:
         /// May wait for memory, i.e. until parts have been sent.
         void write(std::uint64_t at, byte_span b);
         /// @throws error errc::already_exists if another one has made the object meanwhile;
-        /// errc::io also if it was removed
+        /// errc::io also if it was removed; errc::outcome_unknown if it may appear yet
         void finish(bool durable);
 
     private:
@@ -122,6 +122,8 @@ public:
     /// Removes what trials of processes that have ended have left in it.
     void remove_trials();
     /// Also ends the uploads of this name that this store has begun, or has listed.
+    /// @throws error errc::io, once, also if it was removed, but this store has given up a request
+    /// to make it: it may appear yet, and is to be removed again later
     void remove(std::string_view name);
     /// If the answer is lost, looks whether this version is there before it removes what is there.
     void remove(std::string_view name, const object_tag& version);

@@ -93,6 +93,11 @@ private:
         if (expects && !write("HTTP/1.1 100 Continue\r\n\r\n")) return end::in_order;
         if (!read_body(head, r)) return end::in_order;
 
+        if (is(way::late)) {
+            await_end();
+            if (!shared_.wait(f->stalls)) (void)shared_.perform(r, 0);
+            return end::in_order;
+        }
         if (is(way::stall) && !f->has_effect() && shared_.wait(f->stalls)) return end::reset;
         if (auto const d = shared_.how().delay; d.count() != 0 && shared_.wait(d))
             return end::reset;
@@ -270,6 +275,11 @@ private:
     void linger() {
         boost::system::error_code e;
         socket_.shutdown(socket::shutdown_send, e);
+        await_end();
+    }
+    /// Until the peer closes the connection.
+    void await_end() {
+        boost::system::error_code e;
         char rest[4096];
         while (!e) socket_.read_some(boost::asio::buffer(rest), e);
     }

@@ -28,6 +28,7 @@ struct fault {
         early_reset,    ///< The same before the body was read.
         close,          ///< The connection ends in order, without an answer.
         stall,          ///< Nothing happens for a time; then all is well.
+        late,           ///< No answer; the effect comes a time after the client has gone.
         drip,           ///< The body of the answer comes byte by byte, each after a pause.
         reset_in_body,  ///< The connection is reset in the middle of the answer's body.
         short_body,     ///< It ends in order before all of `Content-Length` was sent.
@@ -54,10 +55,10 @@ struct fault {
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",     "early answer", "reset",       "early reset",
-            "close",      "stall",        "drip",        "reset in body",
-            "short body", "wrong byte",   "old listing", "error in body",
-            "wrong ETag", "no range",     "other range", "unsaid range"};
+            "answer",      "early answer", "reset",         "early reset",   "close",
+            "stall",       "late",         "drip",          "reset in body", "short body",
+            "wrong byte",  "old listing",  "error in body", "wrong ETag",    "no range",
+            "other range", "unsaid range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -129,6 +130,9 @@ inline fault close(effect has) {
 /// @param has  Whether the effect comes before the time in which nothing happens.
 inline fault stall(std::chrono::milliseconds t, effect has = effect::none) {
     return {.what = fault::way::stall, .has = has, .stalls = t};
+}
+inline fault late(std::chrono::milliseconds t) {
+    return {.what = fault::way::late, .stalls = t};
 }
 /// @param t  Before each byte.
 inline fault drip(std::chrono::milliseconds t) {

@@ -14,6 +14,7 @@
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,10 +32,12 @@ public:
     /// A step in the order of commits that exceeds those of checkpoints which cannot be seen.
     static constexpr std::uint64_t beyond_known = std::uint64_t{1} << 20;
 
-    /// @param also  A second store with checkpoints of the run: the order of commits goes on from
-    ///              those in it, too.
-    explicit run_catalog(retention keep, std::optional<any_store> also = {})
-        : keep_(std::move(keep)), also_(std::move(also)) {}
+    /// @param also     A second store with checkpoints of the run: the order of commits goes on
+    ///                 from those in it, too.
+    /// @param longest  How long the first save may wait for it.
+    explicit run_catalog(retention keep, std::optional<any_store> also = {},
+                         std::chrono::milliseconds longest = std::chrono::seconds(10))
+        : keep_(std::move(keep)), also_(std::move(also)), longest_(longest) {}
     run_catalog(run_catalog&&) = delete;
 
     const retention& keep() const noexcept { return keep_; }
@@ -44,6 +47,8 @@ public:
     CAIRN_DECL void note_read(const commit_record& record, std::uint64_t beyond = 0);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
+    /// Notes that a save may have left something there: `retain` looks.
+    CAIRN_DECL void note_left(const checkpoint_id& id);
     /// Keeps the checkpoint of that save, whatever the rules, until it is released.
     CAIRN_DECL void hold(const std::string& save_id);
     CAIRN_DECL void release(const std::string& save_id);
@@ -65,10 +70,12 @@ public:
 
 private:
     bool note_numbers(const any_store& root, bool first, known_records* known,
-                      std::vector<std::string>& warnings, cairn::activity* activity);
+                      std::vector<std::string>& warnings, cairn::activity* activity,
+                      std::optional<std::chrono::milliseconds> longest = {});
 
     retention keep_;
     std::optional<any_store> also_;
+    std::chrono::milliseconds longest_;
     std::mutex m_{};
     run_memory run_{};
     std::uint64_t highest_ = 0;

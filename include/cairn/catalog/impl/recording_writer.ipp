@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/time_limit.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -29,6 +30,11 @@ CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::strin
     run_.known.erase(id);
 }
 
+CAIRN_DECL void run_catalog::note_left(const checkpoint_id& id) {
+    std::lock_guard const lock(m_);
+    run_.left.insert(id);
+}
+
 CAIRN_DECL void run_catalog::hold(const std::string& save_id) {
     std::lock_guard const lock(m_);
     run_.held.insert(save_id);
@@ -45,9 +51,12 @@ CAIRN_DECL std::vector<std::string> run_catalog::take_removed() {
 
 CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, known_records* known,
                                           std::vector<std::string>& warnings,
-                                          cairn::activity* activity) {
+                                          cairn::activity* activity,
+                                          std::optional<std::chrono::milliseconds> longest) {
     if (!root.browsable()) return true;
+    std::optional<time_limit> limit;
     try {
+        if (longest) limit.emplace(*longest);
         auto const found = find_places(root, activity, known);
         for (auto const& c : found.committed) {
             if (c.record) highest_ = std::max(highest_, c.record->sequence);
@@ -66,7 +75,10 @@ CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, kno
         warnings.push_back(
             "the order of this checkpoint among those of earlier runs is not known, because "
             "they cannot be listed: " +
-            text_of(std::current_exception()));
+            text_of(std::current_exception()) +
+            (limit && limit->has_passed()
+                 ? "; not waited for longer than " + std::to_string(longest->count()) + " ms"
+                 : ""));
         return false;
     }
 }
@@ -76,7 +88,8 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     std::lock_guard const lock(m_);
     bool const first = highest_ == 0;
     // Asked once: each save would wait for a bucket that is away.
-    bool const is_unseen = also_ && !note_numbers(*also_, true, nullptr, warnings, activity);
+    bool const is_unseen =
+        also_ && !note_numbers(*also_, true, nullptr, warnings, activity, longest_);
     also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
@@ -149,6 +162,7 @@ CAIRN_DECL void recording_writer::sweep(save_end end, completion<sweep_result> d
         for (auto& w : catalog_->retain(root_, save_id_, activity_.get()))
             result.warnings.push_back(std::move(w));
     if (end == save_end::committed) catalog_->list_records(root_);
+    if (end == save_end::uncertain) catalog_->note_left(root_.place_id(id_));
     // The save may have made the place, in which nothing is left now.
     if (end == save_end::abandoned && is_step_name(id_)) {
         try {

@@ -191,7 +191,8 @@ private:
         return tier == 0 ? parts_.store : options_.upload->to;
     }
     /// Returns where a checkpoint of that name is; the same on all ranks.
-    std::size_t tier_of(const checkpoint_id& id);
+    /// @param unseen  Receives a warning if the first place cannot say whether it is there.
+    std::size_t tier_of(const checkpoint_id& id, std::string& unseen);
     std::optional<checkpoint_id> other_copy(const checkpoint_id& id,
                                             const std::exception_ptr& mine);
     load_report load_from(std::size_t tier, flattened_or_error& state, const checkpoint_id& id,

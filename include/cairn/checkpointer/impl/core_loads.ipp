@@ -31,9 +31,14 @@ CAIRN_DECL void checkpointer_core::prepare_load() {
 }
 CAIRN_DECL load_report checkpointer_core::load(flattened_or_error& state, const checkpoint_id& id,
                                                const load_options& options) {
-    auto const tier = tier_of(id);
-    if (tier != 0 || !options_.upload) return load_from(tier, state, id, options);
     load_report report;
+    std::string unseen;
+    auto const tier = tier_of(id, unseen);
+    if (tier != 0 || !options_.upload) {
+        report = load_from(tier, state, id, options);
+        if (!unseen.empty()) report.warnings.push_back(std::move(unseen));
+        return report;
+    }
     std::exception_ptr mine;
     try {
         report = load_from(0, state, id, options);

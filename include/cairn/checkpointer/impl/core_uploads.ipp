@@ -4,6 +4,7 @@
 
 #include <cairn/checkpointer/detail/core.hpp>
 
+#include <cairn/checkpointer/detail/recovery.hpp>
 #include <cairn/checkpointer/impl/core.ipp>
 #include <cairn/comm/deadline.hpp>
 #include <cairn/completion.hpp>
@@ -234,17 +235,39 @@ CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
     }
 }
 
-CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id) {
+CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::string& unseen) {
     if (!options_.upload) return 0;
     if (latest_ && latest_->id == id) return latest_->tier;
     auto const told = answered([&] {
+        auto const is_uploaded = [&] {
+            try {
+                auto place = options_.upload->to.at(id);
+                return exists(place, metadata_name);
+            } catch (...) {  // why the first place is no answer is told
+                return false;
+            }
+        };
         wire_writer w;
-        auto place = parts_.store.at(parts_.store.place_id(id));
-        w.u8(exists(place, metadata_name) ? 0 : 1);
+        std::string why;
+        try {
+            auto place = parts_.store.at(parts_.store.place_id(id));
+            w.u8(exists(place, metadata_name) ? 0 : 1);
+        } catch (const error& e) {
+            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded()) throw;
+            w.u8(1);
+            why = "loaded from '" + options_.upload->to.describe(id) +
+                  "', because the first place cannot be read: " + e.what();
+        }
+        w.string(why);
         return w.take();
     });
     if (!told.failures.empty()) throw error(told.failures, false);
-    return ranks().alone([&] { return wire_reader(told.payload).u8(); });
+    return ranks().alone([&] {
+        wire_reader r(told.payload);
+        std::size_t const tier = r.u8();
+        unseen = r.string();
+        return tier;
+    });
 }
 
 }  // namespace cairn::detail

@@ -4,6 +4,7 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/damage.hpp>
+#include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
@@ -122,13 +123,13 @@ public:
     void keep(const std::function<bool(std::string_view)>&, cairn::activity*) override {}
     void complete(const std::string& file, std::uint64_t size,
                   const std::function<void()>& finish) override {
-        if (unique_) return finish();
+        if (unique_) return settled(finish);
         // Before files beside it replace those of another export. Some servers look at this only
         // when an upload begins.
         if (exists(fresh_, file))
             throw taken("nothing, as when this save began", "another export",
                         "choose another name, or remove it first");
-        put_small();
+        settled([this] { put_small(); });
         file_ = file;
         size_ = size;
         tried_ = true;
@@ -142,7 +143,7 @@ public:
     }
     void commit(const std::string&) override {
         if (unique_) {
-            put_small();
+            settled([this] { put_small(); });
             tried_ = true;
             fresh_.publish(format_.index, small_.at(std::string(format_.index)), index_tag_);
         }

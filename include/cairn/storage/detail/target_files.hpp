@@ -19,6 +19,17 @@
 
 namespace cairn::detail {
 
+/// Calls `f`. @return whether it has returned
+template <class F>
+bool succeeds(F&& f) noexcept {
+    try {
+        f();
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 /// The files of a target while several ranks write them; over a store that is no @ref
 /// SharedWriteStore only the rank that creates them does. Thread-safe, except the last two
 /// functions.
@@ -55,11 +66,17 @@ public:
     }
     /// Removes the files that this rank has created. Those of which others may have created some
     /// of the same name end with their handles.
-    void remove() {
-        open_.clear();
-        for (auto const& name : std::exchange(created_, {})) place_.remove(name);
-        for (auto const& [name, tag] : std::exchange(blank_, {}))
-            if (place_.tag(name) == tag) place_.remove(name, tag);
+    /// @return whether all are removed
+    bool remove() noexcept {
+        bool all = succeeds([&] { open_.clear(); });
+        for (auto const& name : std::exchange(created_, {}))
+            all = succeeds([&] { place_.remove(name); }) && all;
+        for (auto const& one : std::exchange(blank_, {}))
+            all = succeeds([&] {
+                      if (place_.tag(one.first) == one.second) place_.remove(one.first, one.second);
+                  }) &&
+                  all;
+        return all;
     }
 
 private:

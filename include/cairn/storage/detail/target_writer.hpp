@@ -234,13 +234,10 @@ public:
     }
 
     bool abandon() noexcept override {
-        bool gone = true;
-        try {
-            if (files_) files_->remove();
-            for (auto const& name : made_) place_->hidden().remove(name);
-        } catch (...) {  // a later save to the same id removes it
-            gone = false;
-        }
+        // What stays, a later save to the same id removes.
+        bool gone = !files_ || files_->remove();
+        for (auto const& name : made_)
+            gone = succeeds([&] { place_->hidden().remove(name); }) && gone;
         made_.clear();
         if (!me_.coordinator) running_.reset();
         return gone;
@@ -306,7 +303,7 @@ private:
         if (place_->shows_life() || !signs_->is_due(signs_of_life::clock::now())) return;
         auto const name = "alive." + std::to_string(own());
         if (made_.back() != name) made_.push_back(name);  // what is put aside is there already
-        place_->hidden().publish(name, {}, std::nullopt);
+        settled([&] { place_->hidden().publish(name, {}, std::nullopt); });
     }
 
     // On the coordinator:

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,8 +31,8 @@ struct call {
     std::uint64_t expected = 0;        ///< Bytes of the answer that take their time, beside `into`.
     bool creates = false;              ///< With the headers of new objects.
     bool may_fail_late = false;        ///< An answer of status 200 may have an error in its body.
-    /// Not sent again once a try may have had its effect: whoever asks looks first.
-    bool once_in_doubt = false;
+    /// Asked before each other try. With it, nobody else sends the request again (libcurl).
+    std::function<bool()> may_repeat{};
     const std::atomic<bool>* stop = nullptr;               ///< Ends it when it becomes true.
     std::optional<std::chrono::milliseconds> retry_for{};  ///< Instead of the option.
 };

@@ -16,7 +16,7 @@ inline bool is_missing(const answer& a) {
 }
 
 /// Removes an object under a name that others may use again, of which this version was seen just
-/// now. A DELETE is repeated only while that version is there:
+/// now. A DELETE is repeated, for whatever reason, only after a look that finds that version:
 /// otherwise it would remove what another process has made meanwhile. Not all servers heed
 /// `If-Match` of a DELETE.
 /// @throws error if it may not be removed; errc::outcome_unknown if it may be removed later

@@ -10,6 +10,7 @@
 #include <cairn/object_store/detail/s3/settings.hpp>
 #include <cairn/object_store/detail/s3/upload_pool.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,6 +41,15 @@ struct local {
         if (all->second.empty()) uploads.erase(all);
     }
 
+    /// An object may appear after it was removed: a server has a request that was given up.
+    void may_appear_late(const std::string& key) {
+        constexpr std::chrono::hours longest{1};
+        auto const now = std::chrono::steady_clock::now();
+        std::lock_guard const lock(m);
+        std::erase_if(late, [&](auto const& one) { return now - one.second > longest; });
+        late[key] = now;
+    }
+
     home_process home{};
     client requests;
     conditional_puts puts;
@@ -51,6 +61,8 @@ struct local {
     std::map<std::string, std::set<std::string>> uploads{};
     /// Keys for which an upload may have been begun that no answer has named.
     std::set<std::string> in_doubt{};
+    /// Keys of objects that may appear after they were removed, and since when.
+    std::map<std::string, std::chrono::steady_clock::time_point> late{};
     std::vector<std::string> fresh{};  ///< Warnings.
     std::set<std::string> told{};
     upload_pool pool;  ///< Last: its threads end first.

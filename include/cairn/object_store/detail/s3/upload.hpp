@@ -35,8 +35,11 @@ public:
     CAIRN_DECL ~upload();
 
     CAIRN_DECL void write(std::uint64_t at, byte_span b);
-    /// @throws error errc::already_exists for an object of one part, if there is one of this name
+    /// @throws error errc::already_exists for an object of one part, if there is one of this name;
+    /// errc::outcome_unknown if the object may be there, or may appear yet
     CAIRN_DECL void finish();
+    /// Whether that may be so, although `finish` has failed, perhaps for another reason.
+    bool may_appear() const noexcept { return may_appear_; }
     /// Ends what is under way, and removes what was sent unless it is finished.
     /// @return whether nothing of it can be left
     CAIRN_DECL bool end() noexcept;
@@ -64,6 +67,9 @@ private:
     bool abort(const std::string& id) noexcept;
     void end_others(std::chrono::system_clock::time_point since) noexcept;
     bool is_there();
+    template <class Look>
+    static bool is_found(const answer& a, Look&& look);
+    error failure(const call& c, const answer& a) const;
     void note_failure(std::exception_ptr why) noexcept;
     void cancel() noexcept;
     void throw_failure(const std::unique_lock<std::mutex>& lock) const;
@@ -79,7 +85,7 @@ private:
     std::vector<part> parts_;
     std::size_t under_way_ = 0;
     std::exception_ptr failure_{};
-    bool finished_ = false;
+    bool finished_ = false, may_appear_ = false;
     struct on_cancel {
         upload& self;
         void operator()() const noexcept { self.cancel(); }

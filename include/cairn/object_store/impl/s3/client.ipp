@@ -6,6 +6,7 @@
 
 #include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/credentials.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
@@ -111,7 +112,7 @@ CAIRN_DECL http::terms client::terms_of(const call& c) const {
     http::terms t;
     t.most_body = c.most_body;
     t.stop = c.stop;
-    t.once = c.once_in_doubt;
+    t.once = c.may_repeat != nullptr;
     // A large object is put together while nothing is heard of it, or blanks now and then.
     t.stall_timeout = o.stall_timeout * (c.may_fail_late ? 10 : 1);
     if (!c.may_fail_late) t.least_rate = o.least_rate;
@@ -132,8 +133,23 @@ inline bool is_stopped(const call& c) {
 inline bool is_of_s3(const call& c, const answer& a) {
     if ((c.method == "PUT" || c.method == "HEAD") && !c.key.empty())
         return !a.got.header("etag").empty();
-    if (c.method == "GET" && c.key.empty()) return a.got.body.find("Result") != a.got.body.npos;
+    // A listing, or the beginning of an upload.
+    if ((c.method == "GET" && c.key.empty()) || (c.method == "POST" && !c.may_fail_late))
+        return a.got.body.find("Result") != a.got.body.npos;
     return c.method != "DELETE" || a.got.body.empty();
+}
+
+/// The status that goes with an error of S3's, where it comes with another one.
+inline int status_of(std::string_view code) {
+    if (code == "PreconditionFailed") return 412;
+    if (code == "SlowDown" || code == "ServiceUnavailable") return 503;
+    if (code == "NotImplemented") return 501;
+    if (code.starts_with("NoSuch")) return 404;
+    if (code == "InvalidArgument" || is_about_expiry(code)) return 400;
+    for (auto const* const denied :
+         {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed"})
+        if (code == denied) return 403;
+    return 500;
 }
 
 CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
@@ -151,8 +167,9 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     if (!a.ok()) {
         read_error(a);
     } else if (!is_of_s3(c, a)) {
-        a.got.status = 502;
-        a.message = "an answer that is not S3's: of a proxy, perhaps";
+        read_error(a);
+        a.got.status = a.code.empty() ? 502 : status_of(a.code);
+        if (a.code.empty()) a.message = "an answer that is not S3's: of a proxy, perhaps";
         a.in_doubt = c.method != "GET";
     } else if (c.may_fail_late) {
         read_error(a);
@@ -160,11 +177,8 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
         bool const is_confirmed =
             a.got.body.find("CompleteMultipartUploadResult") != a.got.body.npos;
         if (!a.code.empty() || !is_confirmed) {
-            bool const refused = a.code == "PreconditionFailed";
-            bool const gone = a.code == "NoSuchUpload";
-            bool const busy = a.code == "SlowDown" || a.code == "ServiceUnavailable";
-            a.got.status = refused ? 412 : gone ? 404 : busy ? 503 : 500;
-            a.in_doubt = a.in_doubt || !(refused || gone);
+            a.got.status = status_of(a.code);
+            a.in_doubt = a.in_doubt || !(a.is(412) || a.code == "NoSuchUpload");
         }
     }
     if (a.is(429) || a.is(503)) ++throttled_;
@@ -271,10 +285,16 @@ CAIRN_DECL answer client::send(const call& c) {
             a = try_once(c, t);
             a.stopped = !a.ok() && is_stopped(c);
             if (a.ok() || a.stopped) return a;
-            if (put_right(t, a)) {
-                ++retries_;
-                continue;
+            if (!put_right(t, a)) {
+                if (!is_transient(a)) return a;
+                auto const again = patience.next(a.got);
+                if (!again) return a;
+                // Whoever destroys an upload waits for this.
+                a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
+                if (a.stopped) return a;
             }
+            if (c.may_repeat && !c.may_repeat()) return a;
+            ++retries_;
         } catch (const std::exception& e) {
             if (t.tries == 0 || !t.in_doubt) throw;
             // An earlier try may have its effect yet: the caller must know.
@@ -284,14 +304,6 @@ CAIRN_DECL answer client::send(const call& c) {
             a.failure = e.what();
             return a;
         }
-        if (!is_transient(a)) return a;
-        if (c.once_in_doubt && a.in_doubt) return a;
-        auto const again = patience.next(a.got);
-        if (!again) return a;
-        ++retries_;
-        // Whoever destroys an upload waits for this.
-        a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
-        if (a.stopped) return a;
     }
 }
 

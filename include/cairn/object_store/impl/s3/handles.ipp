@@ -83,7 +83,12 @@ CAIRN_DECL void s3_store::writer::finish(bool) {
     if (!s_->held.is_there())
         throw error(errc::io, {.file = s_->here.requests.options().describe(s_->object->key()),
                                .found = "it was removed while being written"});
-    s_->object->finish();
+    try {
+        s_->object->finish();
+    } catch (...) {
+        if (s_->object->may_appear()) s_->here.may_appear_late(s_->object->key());
+        throw;
+    }
 }
 
 struct s3_store::reader::state {

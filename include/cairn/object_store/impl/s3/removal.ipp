@@ -4,61 +4,39 @@
 
 #include <cairn/object_store/detail/s3/removal.hpp>
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
-#include <cairn/object_store/detail/s3/retries.hpp>
-
-#include <chrono>
 
 namespace cairn::detail::s3 {
 
-/// What a server has received may still take effect after this has given up.
-inline error in_doubt(const error& why) {
-    return error(errc::outcome_unknown, why.context());
-}
-
 CAIRN_DECL void remove_version(client& c, const std::string& key, const object_tag& version) {
-    call remove;
-    remove.method = "DELETE";
-    remove.key = key;
-    remove.what = c.options().describe(key);
-    remove.right = "s3:DeleteObject";
-    remove.once_in_doubt = true;
-    // Each try is preceded by a look: another job may save there between two.
-    remove.retry_for = std::chrono::milliseconds(0);
     call look;
     look.method = "HEAD";
     look.key = key;
-    look.what = remove.what;
+    look.what = c.options().describe(key);
     look.right = "s3:GetObject";
-    retries patience(c.options().options.retry_for);
-    bool tried = false;
-    auto const send = [&](const call& asked) {
-        try {
-            return c.send(asked);
-        } catch (const error& e) {  // without keys
-            if (!tried) throw;
-            throw in_doubt(e);
-        }
+    bool gone = false, seen = true;
+    auto const is_there = [&] {
+        auto const there = c.send(look);
+        gone = is_missing(there) || (there.ok() && there.got.header("etag") != version.text);
+        seen = gone || there.ok();
+        return there.ok() && !gone;
     };
-    for (;;) {
-        auto const a = send(remove);
-        if (a.ok() || is_missing(a)) return;
-        tried = tried || a.in_doubt;
-        auto const failed = [&] {
-            auto why = c.failure(remove, a);
-            return tried ? in_doubt(why) : why;
-        };
-        if (!a.in_doubt && !is_transient(a)) throw failed();
-        auto const again = patience.next(a.got);
-        bool const goes_on =
-            again && retries::sleep_until(*again, [] { return heeded_stop::is_requested(); });
-        auto const there = send(look);
-        if (is_missing(there)) return;
-        if (!there.ok()) throw failed();
-        if (there.got.header("etag") != version.text) return;  // another's, made since
-        if (!goes_on) throw failed();
+    call remove;
+    remove.method = "DELETE";
+    remove.key = key;
+    remove.what = look.what;
+    remove.right = "s3:DeleteObject";
+    remove.may_repeat = is_there;
+    auto const a = c.send(remove);
+    if (a.ok() || is_missing(a) || gone) return;
+    auto const why = c.failure(remove, a);
+    try {
+        if (seen && (a.in_doubt || is_transient(a))) (void)is_there();
+    } catch (const error&) {  // why it was not removed is told
     }
+    if (gone) return;
+    // What a server has received may still take effect.
+    throw a.in_doubt ? error(errc::outcome_unknown, why.context()) : why;
 }
 
 }  // namespace cairn::detail::s3

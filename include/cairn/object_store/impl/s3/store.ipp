@@ -321,6 +321,15 @@ CAIRN_DECL void s3_store::remove(std::string_view name) {
     auto const key = impl::key(*this, name);
     impl::end_uploads(*this, key);
     impl::remove_object(*this, key);
+    // Who removes it must not forget it yet.
+    auto& here = s_->here();
+    std::lock_guard const lock(here.m);
+    if (here.late.erase(key) != 0)
+        throw error(errc::io, {.file = describe(name),
+                               .expected = "an object that stays removed",
+                               .found = "a request to make it that was given up, and that the "
+                                        "server may carry out yet",
+                               .remedy = "remove it again later"});
 }
 CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& version) {
     auto const key = impl::key(*this, name);

@@ -262,6 +262,25 @@ CAIRN_DECL void upload::finish() {
     parts_.clear();
 }
 
+/// Looks for the object after a request that seems to have failed.
+template <class Look>
+bool upload::is_found(const answer& a, Look&& look) {
+    try {
+        return look();
+    } catch (const error& e) {
+        if (!a.in_doubt || e.code() == make_error_code(errc::cancelled)) throw;
+        throw error(errc::outcome_unknown, e.context());
+    }
+}
+/// Of a request whose object was not found.
+CAIRN_DECL error upload::failure(const call& c, const answer& a) const {
+    auto const why = client_.failure(c, a);
+    if (!a.in_doubt || a.stopped) return why;
+    auto in_doubt = why.context();
+    in_doubt.remedy = "look whether it is there";
+    return error(errc::outcome_unknown, std::move(in_doubt));
+}
+
 CAIRN_DECL void upload::put_whole() {
     auto c = about("PUT");
     c.body = parts_[0].memory.bytes();
@@ -269,11 +288,13 @@ CAIRN_DECL void upload::put_whole() {
     c.creates = true;
     if (!client_.options().options.unconditional) c.headers.emplace_back("if-none-match", "*");
     auto const a = client_.send(c);
+    may_appear_ = a.in_doubt;
     if (a.ok()) return;
+    auto const is_there = [&] { return look_at(client_, key_, c.body).is_ours; };
     // A refusal may be the answer to a repetition, by this client or by a proxy.
-    if ((a.in_doubt || a.is(412)) && look_at(client_, key_, c.body).is_ours) return;
+    if ((a.in_doubt || a.is(412)) && is_found(a, is_there)) return;
     if (a.is(412)) throw error(errc::already_exists, {.file = what_});
-    throw client_.failure(c, a);
+    throw failure(c, a);
 }
 
 CAIRN_DECL void upload::complete() {
@@ -308,13 +329,14 @@ CAIRN_DECL void upload::complete() {
         a = client_.send(c);
         a.in_doubt = a.in_doubt || in_doubt;
     }
+    may_appear_ = a.in_doubt;
     if (a.ok()) return;
     // A try that seemed to fail may have succeeded, and the upload is gone since.
     bool const gone = a.is(404) && a.code == "NoSuchUpload";
-    if ((a.in_doubt || gone || a.is(412)) && is_there()) return;
+    if ((a.in_doubt || gone || a.is(412)) && is_found(a, [this] { return is_there(); })) return;
     if (a.is(412)) throw error(errc::already_exists, {.file = what_});
     if (gone) throw error(errc::io, {.file = what_, .found = "it was removed while being written"});
-    throw client_.failure(c, a);
+    throw failure(c, a);
 }
 
 /// Whether there is the object of this upload.
