@@ -33,6 +33,7 @@ class any_store {
         virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual std::uint64_t size() = 0;
         virtual std::size_t read_size() = 0;
+        virtual object_tag tag() = 0;
         virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual bool read_cached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
@@ -86,6 +87,7 @@ class any_store {
         void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
         std::uint64_t size() override { return h_.size(); }
         std::size_t read_size() override { return detail::read_size_of(h_); }
+        object_tag tag() override { return detail::version_of(h_); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
             return detail::read_uncached_of(h_, at, into);
         }
@@ -257,6 +259,8 @@ public:
         void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
         std::uint64_t size() { return r_->size(); }
         std::size_t read_size() { return r_->read_size(); }
+        /// Empty if the store is no VersionedReadStore.
+        object_tag tag() { return r_->tag(); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
             return r_->read_uncached(at, into);
         }

@@ -211,6 +211,19 @@ concept CachedReadStore = ObjectStore<S> && requires(S& s, std::string_view name
     { s.open(name).read_cached(at, into) } -> std::same_as<bool>;
 };
 
+/// An ObjectStore whose handles for reading say which version they read: `s.open(name).tag()`, an
+/// `object_tag`, which takes no request of its own and throws nothing but `std::bad_alloc`. Handles
+/// with different tags read different versions; equal tags mean equal bytes as far as `open` can
+/// tell. Empty: not known. It need not be what `s.tag(name)` returns. A load or a conversion of
+/// files without a save id calls it, to notice that a file was replaced.
+///
+/// **Models**: `file_store`, `memory_store`, `s3_store`, `https_store`. **Archetype**:
+/// `archetype::versioned_read_store`.
+template <class S>
+concept VersionedReadStore = ObjectStore<S> && requires(S& s, std::string_view name) {
+    { s.open(name).tag() } -> std::same_as<object_tag>;
+};
+
 /// The alignment of uncached reads.
 inline constexpr std::size_t uncached_block_bytes = 4096;
 
@@ -234,6 +247,17 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
                       largest_read_size);
     else
         return usual_read_size;
+}
+
+/// Returns which version a handle reads, if it says that.
+template <class Handle>
+object_tag version_of([[maybe_unused]] Handle& h) {
+    if constexpr (requires {
+                      { h.tag() } -> std::same_as<object_tag>;
+                  })
+        return h.tag();
+    else
+        return {};
 }
 
 /// Returns how many requests of this process a store wants at once.

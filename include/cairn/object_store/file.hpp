@@ -92,6 +92,8 @@ public:
         bool read_cached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         /// As it was opened.
         std::uint64_t size() const noexcept;
+        /// Its size and its time of modification, as it was opened.
+        object_tag tag() const;
 
     private:
         friend file_store;

@@ -35,10 +35,6 @@
 
 namespace cairn {
 
-static_assert(RenamingStore<file_store> && SharedWriteStore<file_store> &&
-              UncachedReadStore<file_store> && CachedReadStore<file_store> &&
-              UnsyncedStore<file_store> && WarningStore<file_store>);
-
 struct file_store::notes {
     std::mutex m{};
     std::vector<std::string> fresh{};
@@ -299,6 +295,7 @@ CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
                         detail::file_system_of(found->fd.get()) != detail::file_system::memory;
     return reader(std::make_unique<reader::state>(
         reader::state{std::move(found->fd), file, static_cast<std::uint64_t>(found->status.st_size),
+                      detail::nanoseconds(found->status.st_mtim),
                       direct ? std::make_unique<detail::direct_reads>(file) : nullptr}));
 }
 
