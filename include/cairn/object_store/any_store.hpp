@@ -70,6 +70,7 @@ class any_store {
         virtual name_kind kind_of(std::string_view) = 0;
         virtual void move(std::string_view from, std::string_view to) = 0;
         virtual void exchange(std::string_view a, std::string_view b) = 0;
+        virtual void adopt_permissions(std::string_view from, std::string_view to) = 0;
         virtual std::vector<std::string> hidden_places() = 0;
         virtual std::vector<std::string> others() = 0;
         virtual void remove_tree(std::string_view) = 0;
@@ -215,6 +216,9 @@ class any_store {
             if constexpr (RenamingStore<Store>) return s_.exchange(a, b);
             throw cannot_rename();
         }
+        void adopt_permissions(std::string_view from, std::string_view to) override {
+            detail::adopt_permissions(s_, from, to);
+        }
         std::vector<std::string> hidden_places() override {
             if constexpr (RenamingStore<Store>) return s_.hidden_places();
             throw cannot_rename();
@@ -336,6 +340,9 @@ public:
     name_kind kind_of(std::string_view name) { return s_->kind_of(name); }
     void move(std::string_view from, std::string_view to) { s_->move(from, to); }
     void exchange(std::string_view a, std::string_view b) { s_->exchange(a, b); }
+    void adopt_permissions(std::string_view from, std::string_view to) {
+        s_->adopt_permissions(from, to);
+    }
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
     std::vector<std::string> others() { return s_->others(); }
     void remove_tree(std::string_view name) { s_->remove_tree(name); }

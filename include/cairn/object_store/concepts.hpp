@@ -284,6 +284,13 @@ void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_vie
     if constexpr (requires { s.prepare_publish(name); }) s.prepare_publish(name);
 }
 
+/// Gives an object or a place the permissions of another one, in a store that has some.
+template <ObjectStore Store>
+void adopt_permissions([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view from,
+                       [[maybe_unused]] std::string_view to) {
+    if constexpr (requires { s.adopt_permissions(from, to); }) s.adopt_permissions(from, to);
+}
+
 /// Removes what trials have left, in a store that tries its server.
 template <ObjectStore Store>
 void remove_trials([[maybe_unused]] Store& s) {
@@ -417,6 +424,8 @@ enum class name_kind {
 ///   @ref errc::not_found if one that must exist does not, and with @ref errc::unsupported if the
 ///   storage cannot do such a step; nothing has changed then.
 /// - `remove_tree` follows no links. It is not atomic.
+/// - Where objects and places have permissions, an optional `s.adopt_permissions(from, to)` gives
+///   `to` those of `from`, before it takes the name of that.
 ///
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over these. **Archetype**:
 /// `archetype::renaming_store`. **Conformance**: `cairn/testing/renaming_store.hpp`.
