@@ -63,7 +63,8 @@ public:
         target_ = (std::filesystem::absolute(target) / staged_name).parent_path();  // without '/'
         was_there_ = exists(symlink_status(target_));
         if (is_directory(target_))
-            own_directory::remove_ended(target_, staged_name, [](auto&) { return true; });
+            own_directory::remove_ended(
+                target_, staged_name, [](auto&) { return true; }, [](auto&, auto&) {});
         if (names_.empty()) return;
         create_directories(target_);
         staged_.emplace(target_, staged_name);
@@ -121,6 +122,16 @@ public:
             else
                 put(name, from.size(),
                     [&](std::uint64_t at, std::span<std::byte> into) { from.read(at, into); });
+        }
+    }
+    /// Gives the files that `add_to` has added the permissions of those that they are copies of.
+    void finish(const std::string& target) const {
+        if (is_url(place_) || is_url(target)) return;
+        for (auto const& name : names_) {
+            if (name.find('/') != name.npos || failed_.count(name) != 0) continue;
+            std::error_code ignored;  // a file system without permissions
+            permissions(std::filesystem::path(target) / name,
+                        status(std::filesystem::path(place_) / name).permissions(), ignored);
         }
     }
     const std::vector<std::string>& names() const { return names_; }

@@ -168,8 +168,10 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
     if (!c.to.ends_with(".safetensors"))
         o.add_files = [&](auto const& put) { others.add_to(c.to, put); };
-    return run(c, options, how,
-               [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
+    auto found = run(c, options, how,
+                     [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
+    if (o.add_files) others.finish(c.to);
+    return found;
 }
 /// With the files beside it, which are ready when the checkpoint is and then get their names: one
 /// that is replaced has its own until then.

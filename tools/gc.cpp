@@ -1,39 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "beside.hpp"
 #include "checkpoint.hpp"
-#include "own_directory.hpp"
+#include "copies.hpp"
 
 #include <cairn/catalog/garbage.hpp>
-#include <cairn/printable.hpp>
 
 #include <filesystem>
 #include <iostream>
 #include <string>
 
 namespace tool {
-
-namespace {
-
-/// Copies of files beside a checkpoint, by conversions that have ended before it was there.
-void collect_copies(const std::filesystem::path& place, bool dry_run, cairn::garbage_report& r) {
-    try {
-        own_directory::remove_ended(place, beside::staged_name, [&](const auto& copies) {
-            for (auto const& entry : std::filesystem::recursive_directory_iterator(copies))
-                if (entry.is_regular_file() && !entry.is_symlink()) {
-                    ++r.files;
-                    r.bytes += entry.file_size();
-                }
-            r.lines.push_back("'" + cairn::terminal_text(copies.string()) +
-                              "': copies of an interrupted conversion");
-            return !dry_run;
-        });
-    } catch (const std::filesystem::filesystem_error& e) {
-        r.lines.push_back(cairn::terminal_text(e.what()));
-        ++r.problems;
-    }
-}
-
-}  // namespace
 
 int gc(const std::string& place, bool dry_run) {
     if (!is_url(place) && !std::filesystem::is_directory(place))

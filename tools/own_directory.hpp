@@ -50,16 +50,20 @@ public:
 
     /// Removes those of processes that have ended. On file systems without locks they stay.
     /// @param is_removed  Called with the path of each; false: it stays.
-    template <class F>
+    /// @param failed      Called with the path of one that could not be removed, e.g. another
+    ///                    user's, and why.
+    template <class F, class G>
     static void remove_ended(const std::filesystem::path& in, std::string_view begin,
-                             F&& is_removed) {
+                             F&& is_removed, G&& failed) {
         for (auto const& entry : std::filesystem::directory_iterator(in)) {
             if (!entry.path().filename().string().starts_with(begin)) continue;
             auto const lock = locked(entry.path());
             if (lock < 0) continue;
-            std::error_code ignored;  // another user's, perhaps
-            if (is_removed(entry.path())) remove_all(entry.path(), ignored);
+            std::error_code why;
+            bool const is_wanted = is_removed(entry.path());
+            if (is_wanted) remove_all(entry.path(), why);
             ::close(lock);
+            if (why) failed(entry.path(), why);
         }
     }
 

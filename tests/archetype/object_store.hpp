@@ -220,6 +220,22 @@ private:
 };
 static_assert(CachedReadStore<cached_read_store> && !CachedReadStore<object_store>);
 
+/// The same, whose handles say which version they read: the least `VersionedReadStore`.
+class versioned_read_handle : public read_handle {
+public:
+    using read_handle::read_handle;
+    object_tag tag() { return {}; }
+};
+class versioned_read_store : public object_store {
+public:
+    explicit versioned_read_store(memory_store s) : object_store(s), base_(std::move(s)) {}
+    versioned_read_handle open(std::string_view n) { return versioned_read_handle(base_.open(n)); }
+
+private:
+    memory_store base_;
+};
+static_assert(VersionedReadStore<versioned_read_store> && !VersionedReadStore<object_store>);
+
 // Each hides one member: it is missing there, or of another type.
 struct handle_without_write {
     void finish(bool);
@@ -255,6 +271,9 @@ struct store_take_warnings_is_text : object_store {
 };
 struct handle_read_size_is_short : read_handle {
     std::uint32_t read_size();
+};
+struct handle_tag_is_text : read_handle {
+    std::string tag();
 };
 struct handle_read_uncached_says_only_whether : read_handle {
     bool read_uncached(std::uint64_t, std::span<std::byte>);
@@ -399,6 +418,8 @@ static_assert(!ManyRequestsStore<store_requests_in_flight_is_int>);
 static_assert(!LaggingStore<store_lag_is_int>);
 static_assert(ObjectStore<store_that_opens<handle_read_size_is_short>> &&
               !ReadSizeStore<store_that_opens<handle_read_size_is_short>>);
+static_assert(ObjectStore<store_that_opens<handle_tag_is_text>> &&
+              !VersionedReadStore<store_that_opens<handle_tag_is_text>>);
 static_assert(ObjectStore<store_that_opens<handle_read_uncached_says_only_whether>> &&
               !UncachedReadStore<store_that_opens<handle_read_uncached_says_only_whether>>);
 static_assert(ObjectStore<store_that_opens<handle_read_cached_says_how_much>> &&

@@ -218,11 +218,22 @@ BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_refused) {
 BOOST_AUTO_TEST_CASE(an_index_that_is_too_long_to_be_read_is_refused) {
     std::vector<target_tensor> many;
     for (int i = 0; i < 120; ++i)
-        many.push_back({std::to_string(i) + std::string(500'000, 'n'), dtype::uint8, {6}, 0});
+        many.push_back(
+            {std::to_string(i) + "\"\n" + std::string(500'000, 'n'), dtype::uint8, {6}, 0});
     auto const half = std::span(many).first(60);
     BOOST_TEST(st::lay_out({half.begin(), half.end()}, 300).size() == 2u);
     BOOST_CHECK_EXCEPTION(st::lay_out(many, 360), cairn::error,
                           support::is(cairn::errc::unsupported));
+    std::vector<st::target> files;
+    st::index_notes notes{std::string(32, 'f'), {}};
+    for (std::size_t i : {0U, 60U}) {
+        auto const part = std::span(many).subspan(i, 60);
+        files.push_back(st::lay_out_file("\t" + std::to_string(i), {part.begin(), part.end()}));
+        for (auto const& t : part) notes.crcs.emplace(t.fqn, UINT32_MAX);
+    }
+    auto const size = std::to_string(st::encode_index(files, notes).size());
+    BOOST_CHECK_EXCEPTION(st::check_index(files), cairn::error,
+                          [&](const cairn::error& e) { return e.context().found == size; });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -18,9 +18,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace safetensors_exports {
@@ -119,6 +122,90 @@ BOOST_AUTO_TEST_CASE(an_export_replaces_the_weights_of_a_directory_and_keeps_its
     save_on(memory, many_kinds(held::rows), 1, "m", {}, 5);
     BOOST_TEST((content_of(s.dir / "m/model.safetensors") ==
                 contents_of(memory.at("m")).at("model.safetensors")));
+}
+
+BOOST_AUTO_TEST_CASE(files_beside_the_weights_may_grow_come_and_go_while_an_export_is_written) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    save_on(files, many_kinds(held::rows), 2, "m");
+    auto const append = [&](const char* name, const std::string& text) {
+        std::ofstream(s.dir / "m" / name, std::ios::app) << text;
+    };
+    append("log.jsonl", "1");
+    append("old.txt", "old");
+    /// Changes them also after they were copied for the first time.
+    class changed_later : public cairn::file_store {
+    public:
+        changed_later(cairn::file_store f, std::function<void()> c)
+            : file_store(std::move(f)), change_(std::move(c)) {}
+        changed_later at(const std::string& id) const { return {file_store::at(id), change_}; }
+        changed_later without_sync() const { return {file_store::without_sync(), change_}; }
+        cairn::name_kind kind_of(std::string_view n) {
+            change_();
+            return file_store::kind_of(n);
+        }
+
+    private:
+        std::function<void()> change_;
+    };
+    int looks = 0;
+    changed_later const changing(files, [&] {
+        if (++looks == 1) return;
+        append("log.jsonl", std::to_string(looks));
+        if (looks != 2) return;
+        append("README.md", "new");
+        fs::remove(s.dir / "m/old.txt");
+    });
+    save_on(changing, many_kinds(held::rows), 1, "m", {}, 5);
+    BOOST_TEST(looks > 3);
+    BOOST_TEST(entries_of(s.dir / "m") ==
+               (std::set<std::string>{"README.md", "log.jsonl", "model.safetensors"}));
+    BOOST_TEST(content_of(s.dir / "m/README.md").size() == 3u);
+    BOOST_TEST(content_of(s.dir / "m/log.jsonl").size() == 9u);
+    BOOST_TEST(entries_of(s.dir) == std::set<std::string>{"m"});
+}
+
+BOOST_AUTO_TEST_CASE(what_replaces_something_has_its_permissions) {
+    support::scratch s;
+    cairn::file_store const files(s.dir);
+    cairn::safetensors_writer_options o;
+    auto const mode_of = [&](const std::string& name) {
+        return static_cast<unsigned>(fs::status(s.dir / name).permissions());
+    };
+    auto const set = [&](const std::string& name, unsigned mode) {
+        fs::permissions(s.dir / name, static_cast<fs::perms>(mode));
+    };
+    save_on(files, many_kinds(held::rows), 2, "m", o);
+    for (auto const* name : {"m/hf_token", "m/run.sh", "m/config.json"})
+        std::ofstream(s.dir / name) << "kept";
+    set("m/hf_token", 0600);
+    set("m/run.sh", 0750);
+    set("m/model.safetensors", 0640);
+    set("m", 0700);
+    o.max_file_size = 50'000;
+    unsigned hidden = 0;
+    o.add_files = [&](auto const&) {
+        for (auto const& entry : fs::directory_iterator(s.dir))
+            if (auto const name = entry.path().filename().string(); name.starts_with(".m.saving-"))
+                hidden = mode_of(name);
+    };
+    save_on(files, many_kinds(held::rows), 2, "m", o, 5);
+    BOOST_TEST(hidden == 0700u);
+    BOOST_TEST(mode_of("m") == 0700u);
+    BOOST_TEST(mode_of("m/hf_token") == 0600u);
+    BOOST_TEST(mode_of("m/run.sh") == 0750u);
+    std::size_t weights = 0;
+    for (auto const& name : entries_of(s.dir / "m"))
+        if (name.ends_with(".safetensors")) {
+            ++weights;
+            BOOST_TEST(mode_of("m/" + name) == 0640u, name);
+        }
+    BOOST_TEST(weights > 1u);
+
+    save_on(files, many_kinds(held::rows), 2, "one.safetensors");
+    set("one.safetensors", 0600);
+    save_on(files, many_kinds(held::rows), 2, "one.safetensors", {}, 5);
+    BOOST_TEST(mode_of("one.safetensors") == 0600u);
 }
 
 BOOST_AUTO_TEST_CASE(a_large_file_beside_the_weights_is_written_in_pieces) {

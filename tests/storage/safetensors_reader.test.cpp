@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a directory of safetensors files may have, and what may be wrong with it.
+#include "support/error_codes.hpp"
+#include "support/replaced_when_opened.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/safetensors_reader.hpp>
 
@@ -287,6 +290,47 @@ BOOST_AUTO_TEST_CASE(ranks_load_their_columns) {
             if (mine != want) throw std::runtime_error("other columns");
         }
     });
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_after_its_header_was_read_is_not_read) {
+    cairn::memory_store store;
+    put(store.at("m"), "model.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    using support::is;
+    std::vector<std::uint8_t> a(2);
+    cairn::state_dict const sd{{"a", a}};
+    // A load begins again, several times.
+    (void)cairn::load(sd, "m", support::replaced_when_opened(store, 3));
+    BOOST_TEST(a[1] == 1);
+    BOOST_CHECK_EXCEPTION((void)cairn::load(sd, "m", support::replaced_when_opened(store, 1000)),
+                          cairn::error, is(cairn::errc::concurrent_save));
+    cairn::memory_store to;
+    auto const convert = [&](int times) {
+        return cairn::convert({support::replaced_when_opened(store, times), "m"}, "out", to);
+    };
+    BOOST_CHECK_EXCEPTION((void)convert(1000), cairn::error, is(cairn::errc::concurrent_save));
+    BOOST_TEST(to.at("out").list().empty());
+    (void)convert(0);
+
+    support::scratch dir;
+    auto const place = dir.dir / "m";
+    std::filesystem::create_directories(place);
+    auto const files = cairn::file_store(place.string());
+    put(files, "model.safetensors", file_of({{"a", "[2]", 2}}, 1));
+    cairn::safetensors_reader reader{files};
+    reader.reset("");
+    auto const m = reader.read_metadata();
+    cairn::load_plan plan;
+    auto& item = plan.items.emplace_back();
+    item.fqn = "a";
+    item.kind = cairn::item_kind::tensor;
+    item.source_offsets = item.target_offsets = {0};
+    item.shape = {2};
+    reader.set_up_reader(m, {});
+    (void)reader.prepare_local_load_plan(plan);
+    put(files, "next", file_of({{"a", "[2]", 2}}, 2));
+    std::filesystem::rename(place / "next", place / "model.safetensors");
+    BOOST_CHECK_EXCEPTION((void)reader.prepare_local_load_plan(plan), cairn::error,
+                          is(cairn::errc::concurrent_save));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,7 +2,9 @@
 // Files of torch.save loaded like checkpoints: whole, by rows on several ranks, as trees.
 #include "format/torch_save_file.hpp"
 #include "support/counting_store.hpp"
+#include "support/error_codes.hpp"
 #include "support/expected.hpp"
+#include "support/replaced_when_opened.hpp"
 #include "support/sha256.hpp"
 #include "support/whole.hpp"
 
@@ -241,6 +243,38 @@ BOOST_AUTO_TEST_CASE(a_conversion_reads_a_storage_with_gaps_twice) {
                                          make_error_code(cairn::errc::checksum_mismatch);
                               });
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_conversion_reads_a_transposed_tensor_or_a_lazy_view_once_or_twice) {
+    constexpr std::int64_t rows = 2048, columns = 2048;  // four pieces
+    std::string storage(4 * rows * columns, '\0');
+    for (std::size_t i = 0; i < storage.size(); ++i)
+        storage[i] = static_cast<char>((i / 4 * 2654435761U) >> (8 * (i % 4)) & 0x3f);
+    for (auto const* flag : {static_cast<const char*>(nullptr), "neg"}) {
+        auto const file = with_tensor(storage, flag, "little", {columns, rows},
+                                      flag == nullptr ? std::vector<std::int64_t>{1, columns}
+                                                      : std::vector<std::int64_t>{rows, 1});
+        auto const at = file.find(storage.substr(0, 100));
+        auto const source = holding(file);
+        support::counting_store counting{source};
+        cairn::memory_store to;
+        cairn::convert({counting, "f.pt"}, "m", to);
+        BOOST_TEST(
+            (support::load_whole(to, "m") == load_whole(cairn::torch_save_reader(source), "f.pt")));
+        BOOST_TEST(counting.reads("f.pt", at, storage.size()).second <= 2);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_after_its_metadata_was_read_is_not_read) {
+    auto const source = holding(with_tensor(std::string(16, '\1'), nullptr, "little"));
+    cairn::memory_store to;
+    auto const convert = [&](int times) {
+        return cairn::convert({support::replaced_when_opened(source, times), "f.pt"}, "m", to);
+    };
+    BOOST_CHECK_EXCEPTION((void)convert(1000), cairn::error,
+                          support::is(cairn::errc::concurrent_save));
+    BOOST_TEST(to.at("m").list().empty());
+    (void)convert(0);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_read_harms_nobody_else) {

@@ -3,10 +3,13 @@
 #include "beside.hpp"
 #include "checkpoint.hpp"
 #include "checkpoint_statistics.hpp"
+#include "copies.hpp"
 #include "format/torch_save_file.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
 
 #include <sys/stat.h>
@@ -23,6 +26,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -168,6 +172,52 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     BOOST_TEST(text_of(to / "run.sh") == "text");
     BOOST_TEST((fs::status(to / "run.sh").permissions() == fs::perms(0750)));
     BOOST_TEST(copies_in(to) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(copies_that_cannot_be_removed_are_a_problem_and_not_counted) {
+    support::scratch s;
+    fs::permissions(s.dir, fs::perms(0755));
+    auto const copies = s.dir / (std::string(tool::beside::staged_name) + ".abcdef");
+    fs::create_directories(copies);
+    std::ofstream(copies / "vocab") << "four";
+    fs::permissions(copies, fs::perms(0555));
+    // An administrator may remove everything.
+    bool const is_root = ::geteuid() == 0;
+    if (is_root) BOOST_REQUIRE(::seteuid(65534) == 0);
+    cairn::garbage_report r;
+    tool::collect_copies(s.dir, false, r);
+    if (is_root) BOOST_REQUIRE(::seteuid(0) == 0);
+    fs::permissions(copies, fs::perms(0755));
+    BOOST_TEST(r.files == 0u);
+    BOOST_TEST(r.bytes == 0u);
+    BOOST_TEST(r.problems == 1u);
+    BOOST_TEST(r.lines.back().find("cannot be removed") != std::string::npos);
+    r = {};
+    tool::collect_copies(s.dir, false, r);
+    BOOST_TEST(r.files == 1u);
+    BOOST_TEST(r.bytes == 4u);
+    BOOST_TEST(r.problems == 0u);
+    BOOST_TEST(!fs::exists(copies));
+}
+
+BOOST_AUTO_TEST_CASE(copies_beside_an_export_have_the_permissions_of_their_files) {
+    support::scratch s;
+    auto const from = s.dir / "from", to = s.dir / "to";
+    std::vector<float> w(3);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
+    std::map<std::string, fs::perms> const modes{{"hf_token", fs::perms(0600)},
+                                                 {"run.sh", fs::perms(0750)}};
+    for (auto const& [name, mode] : modes) {
+        std::ofstream(from / name) << "text";
+        fs::permissions(from / name, mode);
+    }
+    tool::beside others(from, tool::read_metadata(from.string()), false);
+    cairn::safetensors_writer_options o;
+    o.add_files = [&](auto const& put) { others.add_to(to, put); };
+    (void)cairn::convert(from.string(), to.string(), cairn::safetensors_writer(o));
+    others.finish(to);
+    for (auto const& [name, mode] : modes)
+        BOOST_TEST((fs::status(to / name).permissions() == mode), name);
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {

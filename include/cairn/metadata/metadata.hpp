@@ -122,6 +122,10 @@ struct metadata {
     /// Sizes of the data files: those at commit if cairn wrote them, otherwise those that the
     /// reader found. Empty if a reader has no files.
     std::map<std::string, std::uint64_t, std::less<>> file_sizes{};
+    /// Versions of the data files that the reader of this process has found (object_tag::text): of
+    /// a checkpoint without save id, whose files may be replaced. Files that other ranks read may
+    /// be copies, with other times, so they do not get it.
+    std::map<std::string, std::string, std::less<>> file_versions{};
 
     /// Set by readers; an index in a file does not say it, nor the next two.
     checkpoint_format format = checkpoint_format::torch_dcp;

@@ -33,6 +33,7 @@ class any_store {
         virtual void read(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual std::uint64_t size() = 0;
         virtual std::size_t read_size() = 0;
+        virtual object_tag tag() = 0;
         virtual std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) = 0;
         virtual bool read_cached(std::uint64_t at, std::span<std::byte> into) = 0;
     };
@@ -69,6 +70,7 @@ class any_store {
         virtual name_kind kind_of(std::string_view) = 0;
         virtual void move(std::string_view from, std::string_view to) = 0;
         virtual void exchange(std::string_view a, std::string_view b) = 0;
+        virtual void adopt_permissions(std::string_view from, std::string_view to) = 0;
         virtual std::vector<std::string> hidden_places() = 0;
         virtual std::vector<std::string> others() = 0;
         virtual void remove_tree(std::string_view) = 0;
@@ -86,6 +88,7 @@ class any_store {
         void read(std::uint64_t at, std::span<std::byte> into) override { h_.read(at, into); }
         std::uint64_t size() override { return h_.size(); }
         std::size_t read_size() override { return detail::read_size_of(h_); }
+        object_tag tag() override { return detail::version_of(h_); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) override {
             return detail::read_uncached_of(h_, at, into);
         }
@@ -213,6 +216,9 @@ class any_store {
             if constexpr (RenamingStore<Store>) return s_.exchange(a, b);
             throw cannot_rename();
         }
+        void adopt_permissions(std::string_view from, std::string_view to) override {
+            detail::adopt_permissions(s_, from, to);
+        }
         std::vector<std::string> hidden_places() override {
             if constexpr (RenamingStore<Store>) return s_.hidden_places();
             throw cannot_rename();
@@ -257,6 +263,8 @@ public:
         void read(std::uint64_t at, std::span<std::byte> into) { r_->read(at, into); }
         std::uint64_t size() { return r_->size(); }
         std::size_t read_size() { return r_->read_size(); }
+        /// Empty if the store is no VersionedReadStore.
+        object_tag tag() { return r_->tag(); }
         std::size_t read_uncached(std::uint64_t at, std::span<std::byte> into) {
             return r_->read_uncached(at, into);
         }
@@ -332,6 +340,9 @@ public:
     name_kind kind_of(std::string_view name) { return s_->kind_of(name); }
     void move(std::string_view from, std::string_view to) { s_->move(from, to); }
     void exchange(std::string_view a, std::string_view b) { s_->exchange(a, b); }
+    void adopt_permissions(std::string_view from, std::string_view to) {
+        s_->adopt_permissions(from, to);
+    }
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
     std::vector<std::string> others() { return s_->others(); }
     void remove_tree(std::string_view name) { s_->remove_tree(name); }

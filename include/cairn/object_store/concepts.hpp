@@ -212,6 +212,19 @@ concept CachedReadStore = ObjectStore<S> && requires(S& s, std::string_view name
     { s.open(name).read_cached(at, into) } -> std::same_as<bool>;
 };
 
+/// An ObjectStore whose handles for reading say which version they read: `s.open(name).tag()`, an
+/// `object_tag`, which takes no request of its own and throws nothing but `std::bad_alloc`. Handles
+/// with different tags read different versions; equal tags mean equal bytes as far as `open` can
+/// tell. Empty: not known. It need not be what `s.tag(name)` returns. A load or a conversion of
+/// files without a save id calls it, to notice that a file was replaced.
+///
+/// **Models**: `file_store`, `memory_store`, `s3_store`, `https_store`. **Archetype**:
+/// `archetype::versioned_read_store`.
+template <class S>
+concept VersionedReadStore = ObjectStore<S> && requires(S& s, std::string_view name) {
+    { s.open(name).tag() } -> std::same_as<object_tag>;
+};
+
 /// The alignment of uncached reads.
 inline constexpr std::size_t uncached_block_bytes = 4096;
 
@@ -237,6 +250,17 @@ std::size_t read_size_of([[maybe_unused]] Handle& h) {
         return usual_read_size;
 }
 
+/// Returns which version a handle reads, if it says that.
+template <class Handle>
+object_tag version_of([[maybe_unused]] Handle& h) {
+    if constexpr (requires {
+                      { h.tag() } -> std::same_as<object_tag>;
+                  })
+        return h.tag();
+    else
+        return {};
+}
+
 /// Returns how many requests of this process a store wants at once.
 template <ObjectStore Store>
 std::size_t requests_in_flight_of([[maybe_unused]] const Store& s) {
@@ -259,6 +283,13 @@ std::chrono::milliseconds lag_of([[maybe_unused]] const Store& s) {
 template <ObjectStore Store>
 void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view name) {
     if constexpr (requires { s.prepare_publish(name); }) s.prepare_publish(name);
+}
+
+/// Gives an object or a place the permissions of another one, in a store that has some.
+template <ObjectStore Store>
+void adopt_permissions([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view from,
+                       [[maybe_unused]] std::string_view to) {
+    if constexpr (requires { s.adopt_permissions(from, to); }) s.adopt_permissions(from, to);
 }
 
 /// Removes what trials have left, in a store that tries its server.
@@ -394,6 +425,8 @@ enum class name_kind {
 ///   @ref errc::not_found if one that must exist does not, and with @ref errc::unsupported if the
 ///   storage cannot do such a step; nothing has changed then.
 /// - `remove_tree` follows no links. It is not atomic.
+/// - Where objects and places have permissions, an optional `s.adopt_permissions(from, to)` gives
+///   `to` those of `from`, before it takes the name of that.
 ///
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over these. **Archetype**:
 /// `archetype::renaming_store`. **Conformance**: `cairn/testing/renaming_store.hpp`.

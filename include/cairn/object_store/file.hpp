@@ -92,6 +92,8 @@ public:
         bool read_cached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         /// As it was opened.
         std::uint64_t size() const noexcept;
+        /// Its size and its time of modification, as it was opened.
+        object_tag tag() const;
 
     private:
         friend file_store;
@@ -142,6 +144,8 @@ public:
     void move(std::string_view from, std::string_view to);
     /// @throws error errc::unsupported on file systems without such a step (NFS)
     void exchange(std::string_view a, std::string_view b);
+    /// Also the owner, where that is allowed.
+    void adopt_permissions(std::string_view from, std::string_view to);
     std::vector<std::string> hidden_places();
     /// Links that do not lead to a file, and what is neither file nor directory.
     std::vector<std::string> others();

@@ -61,6 +61,8 @@ public:
         reader(std::shared_ptr<const object> o, std::string name);
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::uint64_t size() const noexcept { return o_->bytes.size(); }
+        /// As @ref memory_store::tag: the version that was opened.
+        object_tag tag() const { return {std::to_string(o_->version)}; }
 
     private:
         std::shared_ptr<const object> o_;

@@ -72,6 +72,11 @@ public:
     {
         base_->exchange(full(a), full(b));
     }
+    void adopt_permissions(std::string_view from, std::string_view to)
+        requires RenamingStore<Store>
+    {
+        detail::adopt_permissions(*base_, full(from), full(to));
+    }
     std::vector<std::string> hidden_places()
         requires RenamingStore<Store>
     {

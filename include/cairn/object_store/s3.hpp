@@ -82,6 +82,8 @@ public:
         /// @throws error errc::not_found if the object was replaced or removed
         void read(std::uint64_t at, std::span<std::byte> into) const;
         std::uint64_t size() const noexcept;
+        /// As @ref s3_store::tag: the version that was opened.
+        object_tag tag() const;
         std::size_t read_size() const noexcept { return std::size_t{8} << 20; }
 
     private:

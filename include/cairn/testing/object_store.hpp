@@ -92,6 +92,20 @@ public:
              {std::uint64_t{5001}, std::uint64_t{1} << 40, UINT64_MAX - 5000, UINT64_MAX})
             expect(!r.read_cached(at, into), "bytes beyond the end");
     }
+    void handles_say_their_version()
+        requires VersionedReadStore<store>
+    {
+        store s = make_();
+        s.publish("o", pattern(10), std::nullopt);
+        auto first = s.open("o"), same = s.open("o");
+        object_tag const before = first.tag();
+        expect(before == object_tag(same.tag()), "two tags of one version");
+        s.publish("o", pattern(20), std::nullopt);
+        auto other = s.open("o");
+        expect(before.text.empty() || !(before == object_tag(other.tag())),
+               "one tag of two versions");
+        expect(before == object_tag(first.tag()), "another tag of an open version");
+    }
     void times_are_of_one_clock() {
         store s = make_();
         auto const publish = [&](std::size_t n) {
@@ -395,6 +409,8 @@ std::vector<std::string> object_store_suite(Make make) {
         run("uncached reads", [&] { checks.uncached_reads_give_a_beginning(); });
     if constexpr (CachedReadStore<store>)
         run("cached reads", [&] { checks.cached_reads_give_all_or_say_no(); });
+    if constexpr (VersionedReadStore<store>)
+        run("versions of handles", [&] { checks.handles_say_their_version(); });
     run("times", [&] { checks.times_are_of_one_clock(); });
     run("several threads", [&] { checks.threads_write_one_object(); });
     if constexpr (SharedWriteStore<store>) run("reopen", [&] { checks.handles_share_an_object(); });

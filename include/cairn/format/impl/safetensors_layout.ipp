@@ -263,10 +263,25 @@ CAIRN_DECL std::vector<target> lay_out(std::vector<target_tensor> tensors, std::
 }
 
 CAIRN_DECL void check_index(std::span<const target> files) {
-    index_notes longest{.save_id = std::string(32, 'f')};
-    for (auto const& f : files)
-        for (auto const& t : f.tensors) longest.crcs.emplace(t.fqn, UINT32_MAX);
-    if (auto const length = encode_index(files, longest).size(); length > max_index)
+    // As `encode_index` encodes it, with checksums of as many digits as there may be.
+    std::uint64_t tensors = 0, total = 0, names = 0;
+    for (auto const& f : files) {
+        auto const file = impl::json_text(f.name).size();
+        tensors += f.tensors.size();
+        for (auto const& t : f.tensors) {
+            names += 2 * impl::json_text(t.fqn).size() + file;
+            total += impl::bytes_of(t);
+        }
+    }
+    constexpr std::uint64_t of_each = std::string_view(
+                                          "        : 4294967295,\n"
+                                          "    : ,\n")
+                                          .size();
+    std::uint64_t const nothing = encode_index({}, {.save_id = std::string(32, 'f')}).size();
+    std::uint64_t const commas = tensors == 0 ? 0 : 2;  // that the last ones have not
+    auto const length =
+        nothing - 1 + std::to_string(total).size() + names + tensors * of_each - commas;
+    if (length > max_index)
         throw error(errc::unsupported,
                     {.file = std::string(index_name),
                      .expected = "at most " + std::to_string(max_index) + " bytes",

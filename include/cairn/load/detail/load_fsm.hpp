@@ -46,11 +46,12 @@ public:
         moved       ///< a data file was not the expected one; or: yes, it was replaced
     };
     /// Returns the event after an exchange, when all ranks know the same failures: if a file is
-    /// missing or wrong, the checkpoint was replaced concurrently, or is damaged.
+    /// missing, wrong or another one, the checkpoint was replaced concurrently, or is damaged.
     static event event_of(const std::vector<rank_failure>& failures) noexcept {
         for (auto const& f : failures)
             if (is_damage(f.code) || f.code == make_error_code(errc::not_found) ||
-                f.code == make_error_code(errc::io))
+                f.code == make_error_code(errc::io) ||
+                f.code == make_error_code(errc::concurrent_save))
                 return event::moved;
         return failures.empty() ? event::ok : event::failed;
     }

@@ -42,6 +42,7 @@ private:
     std::optional<event> perform(step s);
     void cut_broadcast() noexcept;
     void reset_reader();
+    static metadata as_sent(metadata m, std::span<const std::byte> sent);
     std::vector<std::byte> tell(stored_index stored);
     void learn_metadata(const std::vector<std::byte>& told);
     void set_up();

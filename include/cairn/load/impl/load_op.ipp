@@ -131,15 +131,21 @@ CAIRN_DECL void load_op::reset_reader() {
     parts_.reader->reset(id_);
     fsm_.items_stay_local(parts_.planner->items_stay_local() && parts_.reader->items_stay_local());
 }
+/// Returns what all ranks have of a metadata that is sent to them so: not the members that only a
+/// pickle has. Versions of files stay, for the coordinator.
+CAIRN_DECL metadata load_op::as_sent(metadata m, std::span<const std::byte> sent) {
+    auto common = format::native::decode_metadata(sent);
+    common.file_versions = std::move(m.file_versions);
+    return common;
+}
 /// Returns the coordinator's message: the index as it is stored, and what is decided before.
 CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
     wire_writer w;
     w.u8(fsm_.needs_items(parts_.plane != nullptr));
     w.u64(ranks_->size() > 1 ? map::detail::digest(parts_.names.get()) : 0);
     if (stored.bytes.empty()) {
-        // All ranks have the same, without members that only a pickle has.
         stored.bytes = format::native::encode_metadata(stored.meta);
-        stored.meta = format::native::decode_metadata(stored.bytes);
+        stored.meta = as_sent(std::move(stored.meta), stored.bytes);
     }
     w.raw(stored.bytes);
     meta_ = std::move(stored.meta);
@@ -338,8 +344,8 @@ CAIRN_DECL load_fsm::event load_op::look() {
         auto now = parts_.reader->read_index().meta;
         bool replaced = now.save_id != meta_.save_id;
         if (!replaced && now.save_id.empty()) {  // PyTorch's checkpoints have no id
-            // Members that only a pickle has were not broadcast.
-            now = format::native::decode_metadata(format::native::encode_metadata(now));
+            auto const sent = format::native::encode_metadata(now);
+            now = as_sent(std::move(now), sent);
             parts_.reader->show(now, state_->leaves());
             replaced = now != meta_;
         }

@@ -139,6 +139,11 @@ CAIRN_DECL std::string make_directories(const std::filesystem::path& p, bool dur
 /// @throws error errc::unsupported if a link is in the path.
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name);
 
+/// Gives a file or a directory the permissions of another one, and its owner as far as the system
+/// lets this process do so. A directory that gets those of a file can be entered by whoever may
+/// read that, and its owner can use any directory.
+CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to);
+
 /// Gives a new file its length, and its space if the file system can reserve it: a full disk is
 /// detected before the data is written. In memory (tmpfs) it is compared with what is free.
 /// @throws error errc::io with the required and the free bytes.

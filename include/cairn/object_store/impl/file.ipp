@@ -35,10 +35,6 @@
 
 namespace cairn {
 
-static_assert(RenamingStore<file_store> && SharedWriteStore<file_store> &&
-              UncachedReadStore<file_store> && CachedReadStore<file_store> &&
-              UnsyncedStore<file_store> && WarningStore<file_store>);
-
 struct file_store::notes {
     std::mutex m{};
     std::vector<std::string> fresh{};
@@ -299,6 +295,7 @@ CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
                         detail::file_system_of(found->fd.get()) != detail::file_system::memory;
     return reader(std::make_unique<reader::state>(
         reader::state{std::move(found->fd), file, static_cast<std::uint64_t>(found->status.st_size),
+                      detail::nanoseconds(found->status.st_mtim),
                       direct ? std::make_unique<detail::direct_reads>(file) : nullptr}));
 }
 
@@ -437,6 +434,9 @@ CAIRN_DECL void file_store::move(std::string_view from, std::string_view to) {
 
 CAIRN_DECL void file_store::exchange(std::string_view a, std::string_view b) {
     impl::rename(*this, a, b, RENAME_EXCHANGE);
+}
+CAIRN_DECL void file_store::adopt_permissions(std::string_view from, std::string_view to) {
+    detail::adopt_permissions(impl::full(*this, from).string(), impl::full(*this, to).string());
 }
 
 CAIRN_DECL std::vector<std::string> file_store::hidden_places() {

@@ -30,6 +30,11 @@
 
 namespace cairn {
 
+static_assert(RenamingStore<file_store> && SharedWriteStore<file_store> &&
+              UncachedReadStore<file_store> && CachedReadStore<file_store> &&
+              VersionedReadStore<file_store> && UnsyncedStore<file_store> &&
+              WarningStore<file_store>);
+
 struct file_store::writer::state {
     state(detail::unique_fd f, std::string p, std::uint64_t n, bool below, bool sync,
           std::size_t direct_write_bytes)
@@ -156,6 +161,7 @@ struct file_store::reader::state {
     detail::unique_fd fd;
     std::string path;
     std::uint64_t size;
+    std::int64_t modified;
     std::unique_ptr<detail::direct_reads> direct;  ///< Null: off.
     detail::cached_reads cached{};
 };
@@ -179,6 +185,9 @@ CAIRN_DECL bool file_store::reader::read_cached(std::uint64_t at,
 }
 CAIRN_DECL std::uint64_t file_store::reader::size() const noexcept {
     return s_->size;
+}
+CAIRN_DECL object_tag file_store::reader::tag() const {
+    return {std::to_string(s_->size) + "-" + std::to_string(s_->modified)};
 }
 
 }  // namespace cairn

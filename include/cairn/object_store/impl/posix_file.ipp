@@ -125,6 +125,31 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
            is_same_file(mine, there);
 }
 
+CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to) {
+    struct ::stat wanted {};
+    if (::stat(from.c_str(), &wanted) != 0) fail(errno, from, "cannot look at it");
+    auto const file = open_path(to, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (file.get() < 0) fail(errno, to, "cannot open it");
+    auto const now = status_of(file.get(), to);
+    // A group of its own may be given by who may not give an owner.
+    int ignored = 0;
+    if (wanted.st_gid != now.st_gid)
+        ignored = ::fchown(file.get(), static_cast<::uid_t>(-1), wanted.st_gid);
+    if (wanted.st_uid != now.st_uid)
+        ignored = ::fchown(file.get(), wanted.st_uid, static_cast<::gid_t>(-1));
+    (void)ignored;
+    auto mode = wanted.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
+    if (S_ISDIR(now.st_mode)) {
+        if (S_ISDIR(wanted.st_mode))
+            mode = wanted.st_mode & 07777U;
+        else
+            mode |= (mode & (S_IRUSR | S_IRGRP | S_IROTH)) >> 2U;
+        mode |= S_IRWXU;
+    }
+    if (mode != (now.st_mode & 07777U) && ::fchmod(file.get(), mode) != 0)
+        fail(errno, to, "cannot give it the permissions of what it replaces");
+}
+
 CAIRN_DECL bool sync_directory(const std::string& path) {
     auto const fd = open_path(path, O_RDONLY | O_DIRECTORY);
     if (fd.get() < 0) {

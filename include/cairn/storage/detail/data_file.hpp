@@ -70,6 +70,22 @@ void check_size(Store& store, const std::string& name, const metadata& m, std::u
                    "the right one back, or load another checkpoint"});
 }
 
+/// Returns `file`, which was opened, unless it was replaced since the metadata was read.
+/// @param m  May be null: then there is no other version.
+/// @throws error errc::concurrent_save
+template <ObjectStore Store, class Handle>
+Handle of_known_version(Store& store, const std::string& name, const metadata* m, Handle file) {
+    if (m == nullptr || m->file_versions.empty()) return file;
+    auto const known = m->file_versions.find(name);
+    auto const found = version_of(file).text;
+    if (known == m->file_versions.end() || found.empty() || found == known->second) return file;
+    throw error(errc::concurrent_save,
+                {.file = store.describe(name),
+                 .expected = "the file that was there when its metadata was read",
+                 .found = "another one: it was replaced while it was read",
+                 .remedy = "read it again when nothing writes there, or read a copy"});
+}
+
 }  // namespace cairn::detail
 
 #endif

@@ -98,23 +98,30 @@ private:
                                                      std::string_view index = {}) {
         std::vector<format::safetensors::header> all(names.size());
         std::vector<std::uint64_t> sizes(names.size());
+        std::vector<std::string> versions(names.size());
         for_each_in_parallel(threads_, names.size(), [&](std::size_t i) {
             naming(names[i], [&] {
                 of_data_file(
                     place_, names[i],
                     [&] {
-                        reread(place_, names[i], [&] { all[i] = header_of(names[i], sizes[i]); });
+                        reread(place_, names[i],
+                               [&] { all[i] = header_of(names[i], sizes[i], versions[i]); });
                     },
                     index);
             });
         });
-        for (std::size_t i = 0; i < names.size(); ++i) meta_.file_sizes[names[i]] = sizes[i];
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            meta_.file_sizes[names[i]] = sizes[i];
+            if (!versions[i].empty()) meta_.file_versions[names[i]] = std::move(versions[i]);
+        }
         return all;
     }
-    format::safetensors::header header_of(const std::string& name, std::uint64_t& size) {
+    format::safetensors::header header_of(const std::string& name, std::uint64_t& size,
+                                          std::string& version) {
         namespace st = format::safetensors;
         auto file = place_.open(name);
         size = file.size();
+        version = file.tag().text;
         byte_vector b(static_cast<std::size_t>(std::min<std::uint64_t>(size, first_read)));
         if (!b.empty()) file.read(0, b);
         if (b.size() < st::length_bytes)

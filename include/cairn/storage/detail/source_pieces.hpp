@@ -107,9 +107,28 @@ private:
         std::vector<std::unique_ptr<reader>> idle{};
     };
 
+    /// A stretch of a box whose elements are far apart in the file.
+    struct stretch {
+        std::string fqn;
+        box region;
+        dtype type;
+        std::uint64_t at;
+        std::shared_ptr<const std::vector<std::byte>> bytes{};
+        bool is_same(const stretch& o) const {
+            return at == o.at && fqn == o.fqn && type == o.type && region == o.region;
+        }
+    };
+    static constexpr std::uint64_t stretch_bytes = std::uint64_t{32} << 20;
+    /// At least as many as threads that read at a time, usually.
+    static constexpr std::size_t most_stretches = 16;
+
     void set_up();
     any_reader new_reader() const;
     bool is_as_stored(const std::string& fqn) const;
+    bool is_scattered(const std::string& fqn) const;
+    std::shared_ptr<const std::vector<std::byte>> read_stretch(stretch s);
+    void read_piece(const std::string& fqn, const box& region, dtype type, std::uint64_t at,
+                    std::span<std::byte> into);
     void read(const load_plan& plan, const read_target& target, readers& by);
     const chunk_order& order_of(const std::string& fqn);
 
@@ -124,6 +143,7 @@ private:
     readers in_any_order_{};
     readers unchecked_{};
     std::map<std::string, chunk_order> orders_{};  ///< Of tensors that were read.
+    std::vector<stretch> stretches_{};             ///< The last one was used last.
 };
 
 }  // namespace cairn::detail

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +78,11 @@ public:
         intent.owner = record_owner::this_one();
         taken_ = true;
         hidden_.publish(intent_name(save_id_), intent.encode(), std::nullopt);
-        if (before_.kind != name_kind::none) try_exchange();
+        if (before_.kind != name_kind::none) {
+            // Who may not read what is replaced may not read what is written here, either.
+            attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_); });
+            try_exchange();
+        }
         remove_ended(activity);
     }
     bool needs_unique_names(std::size_t) const override { return false; }
@@ -100,29 +105,27 @@ public:
     void complete(const std::string&, std::uint64_t, const std::function<void()>& finish) override {
         finish();
     }
-    /// Copies objects of the directory that is replaced into the new one.
+    /// Copies objects of the directory that is replaced into the new one; `commit` does that again
+    /// for those that others have made or changed since, e.g. a log.
     /// @param is_kept  Whether an object stays; one that is in the new place already does not.
     void keep(const std::function<bool(std::string_view)>& is_kept,
               cairn::activity* activity) override {
-        if (is_file_ || before_.objects.empty()) return;
-        auto const there = fresh_.list();
-        auto old = target_.in.at(target_.name);
-        for (auto const& info : before_.objects) {
-            auto const same = [&](auto const& o) { return o.name == info.name; };
-            if (!is_kept(info.name) || std::any_of(there.begin(), there.end(), same)) continue;
-            copy(old, info.name, activity);
-        }
+        if (is_file_) return;
+        is_kept_ = is_kept;
+        for (auto const& info : fresh_.list()) written_.insert(info.name);
+        (void)copy_kept(before_, activity);
     }
 
     /// Puts the new place where the target is, durably.
     /// @param marker  An object of the new place, by which `committed` recognizes it.
+    /// @throws error errc::concurrent_save if what it replaces is no longer what `take` found
     void commit(const std::string& marker) override {
-        auto const now = look();
-        if (!(now == before_))
-            throw error(errc::concurrent_save, {.file = describe_target(),
-                                                .expected = "what was here when this save began",
-                                                .found = "something else",
-                                                .remedy = "another job writes to the same place"});
+        auto now = look();
+        for (int again = 8; check_same(now), copy_kept(now, nullptr); now = look()) {
+            fresh_.sync();
+            if (--again == 0) break;  // it changes all the time
+        }
+        attempt([&] { adopt_permissions(now); });
         marker_ = marker;
         marker_tag_ = fresh_.tag(marker);
         auto const from = hidden_name_ + "/" + std::string(fresh_name) +
@@ -232,6 +235,64 @@ private:
         hidden_.remove(".b");
     }
 
+    bool is_kept(const object_info& o) const { return is_kept_ && is_kept_(o.name); }
+    /// @throws error errc::concurrent_save
+    void check_same(const found_target& now) {
+        auto const replaced = [this](found_target all) {
+            std::erase_if(all.objects, [this](auto const& o) { return is_kept(o); });
+            return all;
+        };
+        if (replaced(now) == replaced(before_)) return;
+        throw error(errc::concurrent_save, {.file = describe_target(),
+                                            .expected = "what was here when this save began",
+                                            .found = "something else",
+                                            .remedy = "another job writes to the same place"});
+    }
+    /// Makes the copies of kept objects those of `now`. @return whether they were others
+    bool copy_kept(const found_target& now, cairn::activity* activity) {
+        auto before = std::exchange(copied_, {});
+        bool changed = false;
+        for (auto const& info : now.objects) {
+            if (!is_kept(info) || written_.contains(info.name)) continue;
+            copied_.push_back(info);
+            if (std::erase(before, info) != 0) continue;
+            changed = true;
+            auto old = target_.in.at(target_.name);
+            fresh_.remove(info.name);
+            try {
+                copy(old, info.name, activity);
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::not_found)) throw;
+                copied_.pop_back();  // it was removed just now
+            }
+        }
+        for (auto const& info : before) {
+            auto const same = [&](auto const& o) { return o.name == info.name; };
+            if (std::any_of(copied_.begin(), copied_.end(), same)) continue;
+            changed = true;
+            fresh_.remove(info.name);
+        }
+        return changed;
+    }
+    /// Gives what is new the permissions of what it replaces: a file those of the one that has its
+    /// name, or else, as a weight, of another one.
+    void adopt_permissions(const found_target& now) {
+        if (now.kind == name_kind::none) return;
+        auto const fresh = hidden_name_ + "/" + std::string(fresh_name);
+        if (is_file_) return target_.in.adopt_permissions(target_.name, fresh + "/" + target_.name);
+        auto const& old = now.objects;
+        for (auto const& info : fresh_.list()) {
+            auto from = std::find_if(old.begin(), old.end(),
+                                     [&](auto const& o) { return o.name == info.name; });
+            if (from == old.end() && !is_kept(info))
+                from = std::find_if(old.begin(), old.end(),
+                                    [&](auto const& o) { return !is_kept(o); });
+            if (from != old.end())
+                target_.in.adopt_permissions(target_.name + "/" + from->name,
+                                             fresh + "/" + info.name);
+        }
+        target_.in.adopt_permissions(target_.name, fresh);
+    }
     void copy(any_store& from, const std::string& name, cairn::activity* activity) {
         auto in = from.open(name);
         put(
@@ -270,6 +331,9 @@ private:
     std::string marker_{};
     object_tag marker_tag_{};
     bool taken_ = false, tried_ = false;
+    std::function<bool(std::string_view)> is_kept_{};  ///< Set by `keep`.
+    std::set<std::string> written_{};                  ///< Of the new place, before `keep`.
+    std::vector<object_info> copied_{};                ///< Kept objects, as they were then.
 };
 
 }  // namespace cairn::detail

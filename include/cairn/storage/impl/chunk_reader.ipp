@@ -336,7 +336,8 @@ struct chunk_reader::state {
     /// Opens a data file, which is missing if it does not exist, now or when it is read.
     std::shared_ptr<open_file> open(const std::string& name) {
         auto again = [this, name] {
-            return detail::open_data_file(placed, name, finder.index_name);
+            return detail::of_known_version(
+                placed, name, meta, detail::open_data_file(placed, name, finder.index_name));
         };
         return detail::of_data_file(
             placed, name,

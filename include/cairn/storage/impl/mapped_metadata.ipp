@@ -132,6 +132,7 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.spare_files = stored_.spare_files;
     m.save_id = stored_.save_id;
     m.file_sizes = stored_.file_sizes;
+    m.file_versions = stored_.file_versions;
     m.format = stored_.format;
     m.is_file = stored_.is_file;
     m.unmade = unmade_;

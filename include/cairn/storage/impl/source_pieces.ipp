@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -76,6 +77,53 @@ CAIRN_DECL auto source_pieces::new_reader() const -> any_reader {
 
 CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, dtype type,
                                     std::uint64_t at, std::span<std::byte> into) {
+    auto const all = static_cast<std::uint64_t>(region.volume()) * size_of(type);
+    if (into.size() == all || !is_scattered(fqn)) return read_piece(fqn, region, type, at, into);
+    while (!into.empty()) {
+        auto const begin = at / stretch_bytes * stretch_bytes;
+        auto const bytes = read_stretch({fqn, region, type, begin});
+        auto const from = std::span(*bytes).subspan(static_cast<std::size_t>(at - begin));
+        auto const n = std::min(from.size(), into.size());
+        std::memcpy(into.data(), from.data(), n);
+        at += n;
+        into = into.subspan(n);
+        if (n != from.size()) continue;
+        std::lock_guard const lock(m_);
+        std::erase_if(stretches_, [&](auto& s) { return s.bytes == bytes; });
+    }
+}
+
+/// Whether a piece needs most of what the file has of a tensor: it is transposed there, or a lazy
+/// view.
+CAIRN_DECL bool source_pieces::is_scattered(const std::string& fqn) const {
+    auto const& chunks = meta_.tensor(fqn)->chunks;
+    return meta_.format == checkpoint_format::torch_save && is_as_stored(fqn) &&
+           chunks.size() == 1 && !chunks.row_of(0).is_divisible();
+}
+
+/// Reads many pieces at once.
+CAIRN_DECL std::shared_ptr<const std::vector<std::byte>> source_pieces::read_stretch(stretch s) {
+    {
+        std::lock_guard const lock(m_);
+        auto const known = std::find_if(stretches_.begin(), stretches_.end(),
+                                        [&](auto const& o) { return o.is_same(s); });
+        if (known != stretches_.end()) {
+            std::rotate(known, known + 1, stretches_.end());
+            return stretches_.back().bytes;
+        }
+    }
+    auto const all = static_cast<std::uint64_t>(s.region.volume()) * size_of(s.type);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(stretch_bytes, all - s.at)));
+    read_piece(s.fqn, s.region, s.type, s.at, bytes);
+    s.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    std::lock_guard const lock(m_);
+    if (stretches_.size() == most_stretches) stretches_.erase(stretches_.begin());
+    stretches_.push_back(s);
+    return s.bytes;
+}
+
+CAIRN_DECL void source_pieces::read_piece(const std::string& fqn, const box& region, dtype type,
+                                          std::uint64_t at, std::span<std::byte> into) {
     auto const& t = *meta_.tensor(fqn);
     bool const in_order = is_as_stored(fqn) && region == box::whole(t.shape);
     read_flat_range(fqn, t.chunks, order_of(fqn), region, type, at, into,

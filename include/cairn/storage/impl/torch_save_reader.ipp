@@ -56,9 +56,12 @@ inline metadata read_torch_save_file(any_store& place, const std::string& name,
                                      std::size_t threads) {
     auto const described = place.describe(name);
     try {
-        open_file file(place.open(name), described);
+        auto opened = place.open(name);
+        auto version = opened.tag().text;
+        open_file file(std::move(opened), described);
         auto m = format::torch_save::describe(torch_save_content(file, threads), name, file.size());
         m.format = checkpoint_format::torch_save;
+        if (!version.empty()) m.file_versions[name] = std::move(version);
         return m;
     } catch (const error& e) {
         auto where = e.context();
@@ -95,6 +98,7 @@ inline metadata read_torch_save_files(any_store& place, const std::string& index
         auto one = of_data_file(
             place, name, [&] { return read_torch_save_file(place, name, threads); }, index);
         m.file_sizes.merge(one.file_sizes);
+        m.file_versions.merge(one.file_versions);
         m.text_keys.merge(one.text_keys);
         auto const take = [&](auto& from, auto& to) {
             for (auto& [fqn, what] : from)

@@ -106,6 +106,9 @@ CAIRN_DECL s3_store::reader::~reader() = default;
 CAIRN_DECL std::uint64_t s3_store::reader::size() const noexcept {
     return s_->size;
 }
+CAIRN_DECL object_tag s3_store::reader::tag() const {
+    return {s_->tag};
+}
 
 CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> into) const {
     auto const described = s_->all->options().describe(s_->key);
