@@ -118,7 +118,7 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
             open_lane<communicator_part>(
                 held->lane, held->given.parts(), save->executor(), deadline_after(timeout),
                 [save, flat = std::move(flat), held](std::exception_ptr e) {
-                    if (e) return save->refuse(std::move(e));
+                    if (e) return save->end(std::move(e), {});
                     auto to_use = std::move(held->erased);
                     if (held->lane.erased() != nullptr) to_use.ranks = held->lane.erased();
                     to_use.owner = held;
@@ -126,7 +126,7 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
                 });
         });
     } catch (...) {
-        save->refuse(std::current_exception());
+        save->end(std::current_exception(), {});
     }
 }
 
