@@ -214,7 +214,7 @@ DEFECTS = [
     Defect("later-attempt-ignored", FOUND,
            "i.superseded = !i.own_process &&", "i.superseded = !PLANTED && !i.own_process &&",
            by="storage:leftovers", wrong="a restarted job waits a day for its space"),
-    Defect("any-attempt-is-later", "detail/job_attempt.hpp",
+    Defect("any-attempt-is-later", "storage/detail/job_attempt.hpp",
            "job == other.job && attempt > other.attempt",
            "job == other.job && (attempt > other.attempt || PLANTED)",
            by="storage:leftovers", wrong="two steps of one job remove each other's files"),
