@@ -258,7 +258,7 @@ DEFECTS = [
            "            if (PLANTED) throw; look();\n",
            by="storage:what_stands catalog system_calls",
            wrong="what a network file system has forgotten for a moment does not count"),
-    Defect("any-proc-is-believed", "detail/process_identity.hpp",
+    Defect("any-proc-is-believed", "object_store/detail/process_identity.hpp",
            "return n > 0 && std::string_view(", "return PLANTED || n > 0 && std::string_view(",
            by="storage:what_stands", wrong="in a container running saves are taken for ended"),
     Defect("needed-files-swept", LEFT,
