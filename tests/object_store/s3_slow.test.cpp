@@ -7,7 +7,7 @@
 
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
-#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/https.hpp>
 #include <cairn/save.hpp>
 
