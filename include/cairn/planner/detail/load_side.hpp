@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -28,7 +27,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>

@@ -2,7 +2,6 @@
 #ifndef CAIRN_VERB_DETAIL_LANE_HPP
 #define CAIRN_VERB_DETAIL_LANE_HPP
 
-#include <cairn/comm/concepts.hpp>
 #include <cairn/comm/deadline.hpp>
 #include <cairn/completion.hpp>
 #include <cairn/detail/or_cancel.hpp>
