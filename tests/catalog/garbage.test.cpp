@@ -6,7 +6,7 @@
 
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/garbage.hpp>
-#include <cairn/detail/process_identity.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
 #include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 #include <cairn/storage/detail/running_saves.hpp>

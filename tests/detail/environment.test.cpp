@@ -7,8 +7,8 @@
 #include <cairn/async_save.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/detail/environment.hpp>
-#include <cairn/detail/job_attempt.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/storage/detail/job_attempt.hpp>
 
 #include "support/scratch.hpp"
 

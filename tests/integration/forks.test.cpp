@@ -10,8 +10,8 @@
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/comm/tcp_group.hpp>
 #include <cairn/detail/forks.hpp>
-#include <cairn/detail/process_identity.hpp>
 #include <cairn/load.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
 #include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/memory.hpp>

@@ -2,8 +2,8 @@
 // A store's credentials are found once, renewed before they expire, by one thread of many.
 #include "support/error_codes.hpp"
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/credentials.hpp>
 #include <cairn/object_store/s3_credentials.hpp>
 

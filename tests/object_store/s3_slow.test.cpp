@@ -8,8 +8,8 @@
 #include <cairn/async_load.hpp>
 #include <cairn/async_save.hpp>
 #include <cairn/catalog/detail/recording_writer.hpp>
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/https.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>

@@ -2,7 +2,7 @@
 #ifndef CAIRN_TEST_SIMULATION_FIBER_HPP
 #define CAIRN_TEST_SIMULATION_FIBER_HPP
 
-#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 
 #include <cxxabi.h>
 #include <ucontext.h>

@@ -5,7 +5,7 @@
 #include "chance_world.hpp"
 #include "storage_server.hpp"
 
-#include <cairn/detail/process_identity.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 #include <cairn/storage/detail/running_saves.hpp>

@@ -8,7 +8,7 @@
 #include "training_life.hpp"
 
 #include <cairn/catalog/detail/record_list.hpp>
-#include <cairn/detail/job_attempt.hpp>
+#include <cairn/storage/detail/job_attempt.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -9,7 +9,7 @@
 #include "story_trouble.hpp"
 #include "world_part.hpp"
 
-#include <cairn/detail/job_attempt.hpp>
+#include <cairn/storage/detail/job_attempt.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <cerrno>
+#include <initializer_list>
 
 namespace cairn::detail {
 

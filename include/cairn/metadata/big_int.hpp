@@ -4,7 +4,6 @@
 
 #include <cairn/detail/config.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -90,18 +90,20 @@ public:
     /// Stored as a plain integer if it fits in 64 bits, so that equal numbers compare equal.
     value(const big_int& i);
     value(std::floating_point auto d) : value(scalar(), static_cast<double>(d)) {}
-    value(std::string s);
-    value(std::string_view s);
-    value(const char* s);
-    value(bytes_t b);
-    value(list_t l);
-    value(tuple_t t);
-    value(dict_t d);
-    value(opaque_t o);
+    value(std::string s) : v_(std::move(s)) {}
+    value(std::string_view s) : value(std::string(s)) {}
+    value(const char* s) : value(std::string(s)) {}
+    value(bytes_t b) : v_(std::move(b)) {}
+    value(list_t l) : v_(std::move(l)) {}
+    value(tuple_t t) : v_(std::move(t)) {}
+    value(dict_t d) : v_(std::move(d)) {}
+    value(opaque_t o) : v_(std::move(o)) {}
 
-    static value list(std::vector<value> items);
-    static value tuple(std::vector<value> items);
-    static value dict(std::vector<std::pair<value, value>> items);
+    static value list(std::vector<value> items) { return list_t(std::move(items)); }
+    static value tuple(std::vector<value> items) { return tuple_t{std::move(items)}; }
+    static value dict(std::vector<std::pair<value, value>> items) {
+        return dict_t{std::move(items)};
+    }
 
     template <class T>
     bool is() const noexcept {
@@ -136,10 +138,10 @@ public:
 
 private:
     struct scalar {};
-    value(scalar, bool b);
-    value(scalar, std::int64_t i);
+    value(scalar, bool b) : v_(b) {}
+    value(scalar, std::int64_t i) : v_(i) {}
     value(scalar, std::uint64_t i);
-    value(scalar, double d);
+    value(scalar, double d) : v_(d) {}
 
     bool is_number() const noexcept { return is<std::int64_t>() || is<big_int>() || is<double>(); }
     [[noreturn]] void mismatch(std::string wanted, bool wants_number = false) const;

@@ -19,6 +19,16 @@ namespace cairn {
 
 namespace detail {
 
+/// @throws error errc::invalid_plan unless there is one for each rank.
+inline void check_one_per_rank(std::size_t found, std::size_t ranks, const char* what,
+                               const char* who) {
+    if (found == ranks) return;
+    throw error(errc::invalid_plan,
+                {.expected = std::to_string(ranks) + " " + what + ", one per rank",
+                 .found = std::to_string(found),
+                 .remedy = std::string("the ") + who + " dropped some"});
+}
+
 inline std::string elements_of(dtype type, const index_vector& extents) {
     return std::string(name_of(type)) + " elements of shape " + to_string(extents);
 }

@@ -26,7 +26,7 @@ DEFECTS = [
            "if (!home_.is_this() && !PLANTED)",
            by="threads_of_processes:forks",
            wrong="a child waits for a save of its parent's"),
-    Defect("executed-anew-is-the-same", "detail/process_identity.hpp",
+    Defect("executed-anew-is-the-same", "object_store/detail/process_identity.hpp",
            "if (p.pid == me.pid && p.run.substr(0, 16) != me.run.substr(0, 16)) return true;",
            "if (p.pid == me.pid && p.run.substr(0, 16) != me.run.substr(0, 16) && !PLANTED) "
            "return true;",

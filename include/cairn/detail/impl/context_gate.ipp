@@ -4,6 +4,8 @@
 
 #include <cairn/detail/context_gate.hpp>
 
+#include <cairn/detail/posting_executor.hpp>
+
 #include <boost/asio/execution.hpp>
 #include <boost/asio/post.hpp>
 
@@ -74,43 +76,19 @@ CAIRN_DECL void context_gate::close() noexcept {
     all.clear();
 }
 
-/// The executor of a context that may end before the executor's copies.
-class gated_executor {
-public:
-    using target = kept_by_context<boost::asio::any_io_executor>;
-
-    // Not from an executor: every executor converts to any_io_executor.
-    gated_executor(boost::asio::execution_context& context, std::shared_ptr<target> to)
-        : context_(&context), to_(std::move(to)) {}
-
-    boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
-        return *context_;
-    }
-    static constexpr boost::asio::execution::blocking_t query(
-        boost::asio::execution::blocking_t) noexcept {
-        return boost::asio::execution::blocking.never;
-    }
-    gated_executor require(boost::asio::execution::blocking_t::never_t) const { return *this; }
+/// What executors post to whose context may end before they do.
+struct gated_target : kept_by_context<boost::asio::any_io_executor> {
+    using kept_by_context::kept_by_context;
     template <class F>
-    void execute(F f) const {
-        to_->with([&](auto& on) { boost::asio::post(on, std::move(f)); });
+    void post(F f) {
+        with([&](auto& on) { boost::asio::post(on, std::move(f)); });
     }
-    friend bool operator==(const gated_executor& a, const gated_executor& b) noexcept {
-        return a.to_ == b.to_;
-    }
-    friend bool operator!=(const gated_executor& a, const gated_executor& b) noexcept {
-        return !(a == b);
-    }
-
-private:
-    boost::asio::execution_context* context_;
-    std::shared_ptr<target> to_;
 };
 
 CAIRN_DECL boost::asio::any_io_executor until_context_ends(boost::asio::any_io_executor on) {
     auto& context = boost::asio::query(on, boost::asio::execution::context);
-    return gated_executor(context, std::make_shared<gated_executor::target>(
-                                       context_gate::of(context), std::move(on)));
+    return posting_executor(
+        context, std::make_shared<gated_target>(context_gate::of(context), std::move(on)));
 }
 
 }  // namespace cairn::detail

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-#include <string_view>
 
 namespace cairn::detail {
 

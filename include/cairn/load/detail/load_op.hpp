@@ -7,7 +7,6 @@
 #include <cairn/load/detail/load_parts.hpp>
 #include <cairn/load/detail/load_turns.hpp>
 #include <cairn/load/detail/read_once/plane_groups.hpp>
-#include <cairn/load/detail/read_once/shared_items.hpp>
 #include <cairn/load/options.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/verb/detail/collective_op.hpp>

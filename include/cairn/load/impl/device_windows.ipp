@@ -4,11 +4,9 @@
 
 #include <cairn/load/detail/device_windows.hpp>
 
-#include <cairn/tensor/layout.hpp>
 #include <cairn/verb/detail/polling.hpp>
 
 #include <algorithm>
-#include <string>
 
 namespace cairn::detail {
 

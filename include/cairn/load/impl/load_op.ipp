@@ -9,6 +9,7 @@
 #include <cairn/mapping/detail/digest.hpp>
 #include <cairn/mapping/detail/lines.hpp>
 #include <cairn/mapping/mapping.hpp>
+#include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/detail/save_side.hpp>
 #include <cairn/planner/plan_codec.hpp>
 #include <cairn/printable.hpp>
@@ -262,12 +263,8 @@ CAIRN_DECL std::vector<std::byte> load_op::global_plan() {
     auto const planes = plane_groups(places);
     plans = parts_.reader->prepare_global_load_plan(
         parts_.planner->create_global_load_plan(std::move(plans)));
-    if (plans.size() != static_cast<std::size_t>(ranks_->size())) {
-        throw error(errc::invalid_plan,
-                    {.expected = std::to_string(ranks_->size()) + " plans, one per rank",
-                     .found = std::to_string(plans.size()),
-                     .remedy = "the planner or reader dropped some"});
-    }
+    check_one_per_rank(plans.size(), static_cast<std::size_t>(ranks_->size()), "plans",
+                       "planner or reader");
     auto const shared = find_shared(plans, planes, meta_, options_.read_once_from);
     messages_.clear();
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {

@@ -21,49 +21,18 @@ CAIRN_DECL value& value::operator=(const value& other) = default;
 CAIRN_DECL value& value::operator=(value&& other) noexcept = default;
 CAIRN_DECL value::~value() = default;
 
-CAIRN_DECL value::value(scalar, bool b) : v_(b) {}
-CAIRN_DECL value::value(scalar, std::int64_t i) : v_(i) {}
 CAIRN_DECL value::value(scalar, std::uint64_t i) {
     if (i > static_cast<std::uint64_t>(INT64_MAX))
         v_ = big_int(i);
     else
         v_ = static_cast<std::int64_t>(i);
 }
-CAIRN_DECL value::value(scalar, double d) : v_(d) {}
 
 CAIRN_DECL value::value(const big_int& i) {
     if (auto fits = i.as_int64())
         v_ = *fits;
     else
         v_ = i;
-}
-
-CAIRN_DECL value::value(std::string s) : v_(std::move(s)) {}
-
-CAIRN_DECL value::value(std::string_view s) : v_(std::string(s)) {}
-
-CAIRN_DECL value::value(const char* s) : v_(std::string(s)) {}
-
-CAIRN_DECL value::value(bytes_t b) : v_(std::move(b)) {}
-
-CAIRN_DECL value::value(list_t l) : v_(std::move(l)) {}
-
-CAIRN_DECL value::value(tuple_t t) : v_(std::move(t)) {}
-
-CAIRN_DECL value::value(dict_t d) : v_(std::move(d)) {}
-
-CAIRN_DECL value::value(opaque_t o) : v_(std::move(o)) {}
-
-CAIRN_DECL value value::list(std::vector<value> items) {
-    return value(list_t(std::move(items)));
-}
-
-CAIRN_DECL value value::tuple(std::vector<value> items) {
-    return value(tuple_t{std::move(items)});
-}
-
-CAIRN_DECL value value::dict(std::vector<std::pair<value, value>> items) {
-    return value(dict_t{std::move(items)});
 }
 
 CAIRN_DECL std::string_view value::kind_name(std::size_t index) noexcept {

@@ -3,9 +3,9 @@
 #define CAIRN_OBJECT_STORE_DETAIL_REPLACE_FILE_HPP
 
 #include <cairn/detail/config.hpp>
-#include <cairn/detail/process_identity.hpp>
-#include <cairn/detail/registered_id.hpp>
 #include <cairn/object_store/detail/posix_file.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
+#include <cairn/object_store/detail/registered_id.hpp>
 
 #include <dirent.h>
 

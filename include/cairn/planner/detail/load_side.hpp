@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -28,7 +27,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -256,13 +254,7 @@ private:
               const tensor_metadata* stored) {
         check_leaf(leaf, t);
         if (stored == nullptr) return wrong_kind(name, "a tensor", "a value"), false;
-        if (!t.writable) {
-            report_.read_only.push_back(name);
-            problems_.add(
-                errc::invalid_state,
-                {.fqn = name, .expected = "memory to load into", .found = "a const tensor"});
-            return false;
-        }
+        if (!t.writable) return read_only(name, "memory to load into", "a const tensor"), false;
         try {
             check_target(name, t);
         } catch (const error& e) {
@@ -298,13 +290,7 @@ private:
                    std::uint32_t index) {
         if (std::holds_alternative<tensor_metadata>(entry))
             return wrong_kind(name, "a value", "a tensor");
-        if (!o.set) {
-            report_.read_only.push_back(name);
-            problems_.add(
-                errc::invalid_state,
-                {.fqn = name, .expected = "a value to load into", .found = "a const value"});
-            return;
-        }
+        if (!o.set) return read_only(name, "a value to load into", "a const value");
         read_item i;
         i.fqn = name;
         i.kind = item_kind::value;
@@ -400,6 +386,11 @@ private:
         problems_.add(errc::kind_mismatch, {.fqn = name,
                                             .expected = wanted + " as in the state",
                                             .found = stored + " in the checkpoint"});
+    }
+
+    void read_only(const std::string& name, const char* wanted, const char* found) {
+        report_.read_only.push_back(name);
+        problems_.add(errc::invalid_state, {.fqn = name, .expected = wanted, .found = found});
     }
 
     const planner_options* options_;

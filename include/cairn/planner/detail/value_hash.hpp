@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstdint>
 #include <string>
-#include <variant>
 
 namespace cairn::detail {
 

@@ -6,8 +6,6 @@
 
 #include <cairn/planner/detail/tabled_plans.hpp>
 
-#include <utility>
-
 namespace cairn {
 
 CAIRN_DECL void drop_empty_items(std::vector<save_plan>& plans) {

@@ -4,14 +4,13 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/detail/environment.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/save/detail/save_parts.hpp>
 #include <cairn/save/options.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/verb/detail/background_verb.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 #include <cairn/verb/detail/stored_handler.hpp>
-#include <cairn/verb/operation_thread.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -20,7 +19,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 namespace cairn::detail {
@@ -29,7 +27,7 @@ class save_op;
 
 /// One save in the background: what the operation, the handler that waits for the copy, and the
 /// `pending_save` share. Ends with the last of them. Threads: any.
-class background_save : public std::enable_shared_from_this<background_save> {
+class background_save : public background_verb<background_save, save_op, save_options> {
 public:
     using staged_handler = stored_handler<std::exception_ptr, std::shared_ptr<background_save>>;
     using durable_handler = stored_handler<std::exception_ptr, save_report>;
@@ -40,18 +38,14 @@ public:
     CAIRN_DECL background_save(boost::asio::any_io_executor on, const checkpoint_id& id,
                                save_options options, bool borrows, staged_handler staged,
                                bool notes_environment = true);
-    background_save(background_save&&) = delete;
     /// Reports an error that no call has delivered.
     CAIRN_DECL ~background_save();
 
-    const save_options& options() const noexcept { return options_; }
-    /// Where the save runs. @pre neither `start` nor `refuse` was called
-    const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Lets the slot of its handler cancel the save until it is staged.
-    CAIRN_DECL void heed_slot();
+    void heed_slot() { heed(staged_.slot()); }
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
-    /// Ends a save that could not be started.
-    CAIRN_DECL void refuse(std::exception_ptr e);
+    /// Ends the save, once.
+    CAIRN_DECL void end(std::exception_ptr e, save_report r);
     /// Called when a save has ended, on the thread where it ends: with its failure, and with the
     /// save, of which it may take the result by `wait`. Must not throw.
     using end_handler = std::function<void(const std::exception_ptr&, background_save*)>;
@@ -76,7 +70,6 @@ private:
     void staged();
     /// Completes the handler of a cancelled save before its operation has ended.
     void give_up() noexcept;
-    void end(std::exception_ptr e, save_report r);
     /// Delivers the result to the handler that waits, if there is one.
     void deliver(std::unique_lock<std::mutex>& lock);
     /// @throws error in a forked child
@@ -85,18 +78,11 @@ private:
     /// Completes the handler of a save that has failed; if that fails too, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
-    std::optional<noted_environment> variables_{};  ///< Until the save has ended.
-    operation_context on_;
-    checkpoint_id id_;
-    save_options options_;
     bool borrows_;
-    mutable std::mutex m_{};
     std::condition_variable changed_{};
     staged_handler staged_;
     durable_handler waiting_{};
     end_handler on_end_{};
-    std::weak_ptr<save_op> op_{};
-    bool cancelled_ = false;
     bool ended_ = false;
     bool settled_ = false;  ///< The result was delivered or discarded.
     home_process home_{};   ///< In a forked child it never ends.

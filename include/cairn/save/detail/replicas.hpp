@@ -11,7 +11,6 @@
 #include <cairn/save/options.hpp>
 #include <cairn/state/flat_state.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>

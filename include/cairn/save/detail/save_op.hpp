@@ -4,7 +4,6 @@
 
 #include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
-#include <cairn/planner/erased_planner.hpp>
 #include <cairn/save/detail/replicas.hpp>
 #include <cairn/save/detail/save_fsm.hpp>
 #include <cairn/save/detail/save_parts.hpp>

@@ -2,24 +2,17 @@
 #ifndef CAIRN_SAVE_DETAIL_STAGING_HPP
 #define CAIRN_SAVE_DETAIL_STAGING_HPP
 
-#include <cairn/planner/plan.hpp>
 #include <cairn/save/detail/replica_hashes.hpp>
 #include <cairn/save/detail/snapshot.hpp>
-#include <cairn/state/flat_state.hpp>
 #include <cairn/verb/detail/polling.hpp>
-#include <cairn/verb/detail/state_devices.hpp>
 #include <cairn/verb/detail/surroundings.hpp>
 
 #include <chrono>
-#include <cstddef>
 #include <exception>
 #include <functional>
-#include <span>
 #include <stop_token>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace cairn::detail {
 

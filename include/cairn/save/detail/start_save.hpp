@@ -25,13 +25,9 @@
 namespace cairn {
 namespace detail {
 
-struct stager_part {
-    template <class T>
-    static constexpr bool is = Stager<T>;
-};
 struct background_save_part_check {
     template <class T>
-    static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
+    static constexpr bool is = SavePart<T> || is_part<stager_part, T>();
 };
 
 /// Whether a save uses a part of the caller's until its end, so that its handle has to wait. Of an
@@ -40,12 +36,12 @@ struct background_save_part_check {
 template <class Part>
 constexpr bool is_used_to_the_end() {
     using part = std::remove_cvref_t<Part>;
-    if constexpr (stager_part::is<part>)
+    if constexpr (is_part<stager_part, part>())
         return !std::is_same_v<part, staging_arena>;
-    else if constexpr (plan_cache_part::is<part>)
+    else if constexpr (is_part<plan_cache_part, part>())
         return false;
     else
-        return is_borrowed<Part>() && !executor_part::is<part>;
+        return is_borrowed<Part>() && !is_part<executor_part, part>();
 }
 template <class... Parts>
 inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());
@@ -118,7 +114,7 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
             open_lane<communicator_part>(
                 held->lane, held->given.parts(), save->executor(), deadline_after(timeout),
                 [save, flat = std::move(flat), held](std::exception_ptr e) {
-                    if (e) return save->refuse(std::move(e));
+                    if (e) return save->end(std::move(e), {});
                     auto to_use = std::move(held->erased);
                     if (held->lane.erased() != nullptr) to_use.ranks = held->lane.erased();
                     to_use.owner = held;
@@ -126,7 +122,7 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
                 });
         });
     } catch (...) {
-        save->refuse(std::current_exception());
+        save->end(std::current_exception(), {});
     }
 }
 

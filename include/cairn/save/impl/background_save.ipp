@@ -4,7 +4,6 @@
 
 #include <cairn/save/detail/background_save.hpp>
 
-#include <cairn/detail/or_cancel.hpp>
 #include <cairn/save/detail/run_save.hpp>
 #include <cairn/save/detail/save_op.hpp>
 #include <cairn/verb/detail/post_to.hpp>
@@ -20,8 +19,8 @@ CAIRN_DECL background_save::background_save(boost::asio::any_io_executor on,
                                             const checkpoint_id& id, save_options options,
                                             bool borrows, staged_handler staged,
                                             bool notes_environment)
-    : on_(on ? operation_on(std::move(on)) : new_operation_thread("the save to '" + id + "'")),
-      id_(id), options_(std::move(options)), borrows_(borrows), staged_(std::move(staged)) {
+    : background_verb(std::move(on), "the save to", id, std::move(options)), borrows_(borrows),
+      staged_(std::move(staged)) {
     if (notes_environment) variables_.emplace();
 }
 
@@ -51,46 +50,23 @@ CAIRN_DECL void background_save::fail(staged_handler handler,
     }
 }
 
-CAIRN_DECL void background_save::heed_slot() {
-    if (auto slot = staged_.slot(); slot.is_connected())
-        slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
-            if (auto const self = weak.lock()) self->cancel();
-        });
-}
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
-    auto* const ranks = parts.ranks;
     auto const owner = parts.owner;  // of the group, which may have to be cancelled
-    try {
-        or_cancel(ranks, [&] {
-            add_default_parts(parts, options_);
-            auto const op = std::make_shared<save_op>(
-                surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
-                [self = shared_from_this()] { self->staged(); },
-                [self = shared_from_this()](std::exception_ptr e, save_report r) {
-                    self->end(std::move(e), std::move(r));
-                });
-            {
-                std::lock_guard const lock(m_);
-                op_ = op;
-                if (cancelled_) op->cancel();
-            }
-            op->start();
-        });
-    } catch (...) {
-        refuse(std::current_exception());
-    }
-}
-CAIRN_DECL void background_save::refuse(std::exception_ptr e) {
-    end(std::move(e), {});
+    start_op(parts.ranks, [&] {
+        add_default_parts(parts, options_);
+        return std::make_shared<save_op>(
+            surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
+            [self = shared_from_this()] { self->staged(); },
+            [self = shared_from_this()](std::exception_ptr e, save_report r) {
+                self->end(std::move(e), std::move(r));
+            });
+    });
 }
 CAIRN_DECL void background_save::cancel() noexcept {
     if (!home_.is_this()) return;
-    std::shared_ptr<save_op> op;  // ends after the lock: it may be the last that holds the save
+    background_verb::cancel();
     std::unique_lock lock(m_);
-    cancelled_ = true;
-    op = op_.lock();
-    if (op) op->cancel();
     if (!staged_ || borrows_ || !on_.executor) return;
     auto const on = on_.executor;
     lock.unlock();

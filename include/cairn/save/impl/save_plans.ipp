@@ -25,16 +25,6 @@ enum class answered_plan : std::uint8_t {
     reused = 3,     ///< Nothing: the plan is that of the generation that was offered.
 };
 
-/// @throws error errc::invalid_plan unless there is one for each rank.
-inline void check_one_per_rank(std::size_t found, std::size_t ranks, const char* what,
-                               const char* who) {
-    if (found == ranks) return;
-    throw error(errc::invalid_plan,
-                {.expected = std::to_string(ranks) + " " + what + ", one per rank",
-                 .found = std::to_string(found),
-                 .remedy = std::string("the ") + who + " dropped some"});
-}
-
 CAIRN_DECL std::optional<std::string> plan_key(erased_save_planner& planner,
                                                const save_options& options, int rank, int size) {
     if (options.replicas_of) return {};  // two functions cannot be compared

@@ -3,10 +3,10 @@
 #define CAIRN_STORAGE_DETAIL_RECORD_OWNER_HPP
 
 #include <cairn/detail/host_name.hpp>
-#include <cairn/detail/job_attempt.hpp>
-#include <cairn/detail/process_identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
+#include <cairn/storage/detail/job_attempt.hpp>
 
 #include <chrono>
 #include <cstdint>

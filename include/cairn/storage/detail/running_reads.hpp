@@ -3,11 +3,11 @@
 #define CAIRN_STORAGE_DETAIL_RUNNING_READS_HPP
 
 #include <cairn/detail/identity.hpp>
-#include <cairn/detail/registered_id.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/registered_id.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>

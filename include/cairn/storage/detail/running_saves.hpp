@@ -2,7 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_RUNNING_SAVES_HPP
 #define CAIRN_STORAGE_DETAIL_RUNNING_SAVES_HPP
 
-#include <cairn/detail/registered_id.hpp>
+#include <cairn/object_store/detail/registered_id.hpp>
 
 namespace cairn::detail {
 

@@ -3,8 +3,8 @@
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/detail/parallel.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>

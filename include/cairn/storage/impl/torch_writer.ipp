@@ -2,12 +2,12 @@
 #ifndef CAIRN_STORAGE_IMPL_TORCH_WRITER_IPP
 #define CAIRN_STORAGE_IMPL_TORCH_WRITER_IPP
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/detail/host_name.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/zstd.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>

@@ -22,7 +22,6 @@ namespace cairn::detail {
 /// Times this rank's phases, and publishes them to ranks that wait for it and to sinks.
 class phase_clock {
 public:
-    phase_clock() = default;
     explicit phase_clock(const erased_sinks& sinks)
         : seen_(sinks.empty() ? nullptr : std::make_shared<observation>(sinks)) {}
 

@@ -4,11 +4,11 @@
 
 #include <cairn/detail/environment.hpp>
 #include <cairn/detail/or_cancel.hpp>
-#include <cairn/verb/detail/owning_executor.hpp>
+#include <cairn/detail/posting_executor.hpp>
+#include <cairn/verb/detail/own_context.hpp>
 #include <cairn/verb/detail/surroundings.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 
 #include <exception>
 #include <functional>
@@ -25,16 +25,15 @@ namespace cairn::detail {
 /// @throws what the operation has ended with
 template <class Report, class Group, class Make>
 Report run_here(Group* ranks, Make make) {
-    using context = boost::asio::io_context;
     noted_environment const variables;
-    std::shared_ptr<context> here;
-    std::optional<boost::asio::executor_work_guard<context::executor_type>> work;
+    std::shared_ptr<own_context> here;
+    std::optional<boost::asio::executor_work_guard<own_context::executor_type>> work;
     std::exception_ptr failure;
     Report report;
     or_cancel(ranks, [&] {
-        here = std::make_shared<context>(1);
+        here = std::make_shared<own_context>();
         work.emplace(here->get_executor());
-        make(surroundings{owning_executor(here)},
+        make(surroundings{posting_executor(*here, here)},
              std::function([&](std::exception_ptr e, Report r) {
                  failure = std::move(e);
                  report = std::move(r);

@@ -9,10 +9,10 @@
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/forks.hpp>
-#include <cairn/verb/detail/owning_executor.hpp>
+#include <cairn/detail/posting_executor.hpp>
+#include <cairn/verb/detail/own_context.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -63,9 +63,9 @@ public:
     }
 
     operation_context start(std::string what) {
-        auto const io = std::make_shared<boost::asio::io_context>(1);
+        auto const io = std::make_shared<own_context>();
         auto const over = std::make_shared<std::atomic<bool>>(false);
-        operation_context out{owning_executor(io),
+        operation_context out{posting_executor(*io, io),
                               std::make_shared<work_guard>(io->get_executor())};
         std::lock_guard const lock(m_);
         join_ended();
@@ -88,7 +88,7 @@ public:
     }
 
 private:
-    using work_guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
+    using work_guard = boost::asio::executor_work_guard<own_context::executor_type>;
     struct one {
         std::string what;
         std::shared_ptr<std::atomic<bool>> state;

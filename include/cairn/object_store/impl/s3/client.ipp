@@ -4,8 +4,8 @@
 
 #include <cairn/object_store/detail/s3/client.hpp>
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/credentials.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>

@@ -4,7 +4,7 @@
 
 #include <cairn/object_store/detail/s3/credentials.hpp>
 
-#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 
 #include <condition_variable>
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/forks.hpp>
-#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/curl_library.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>

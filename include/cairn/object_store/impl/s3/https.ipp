@@ -5,7 +5,7 @@
 #include <cairn/object_store/https.hpp>
 
 #include <cairn/detail/fits_in.hpp>
-#include <cairn/detail/heeded_stop.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/one_per_process.hpp>

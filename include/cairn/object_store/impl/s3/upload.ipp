@@ -4,9 +4,9 @@
 
 #include <cairn/object_store/detail/s3/upload.hpp>
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/detail/identity.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/s3/checksum.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
 #include <cairn/object_store/detail/s3/listing.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_DETAIL_REGISTERED_ID_HPP
-#define CAIRN_DETAIL_REGISTERED_ID_HPP
+#ifndef CAIRN_OBJECT_STORE_DETAIL_REGISTERED_ID_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_REGISTERED_ID_HPP
 
 #include <cairn/detail/forks.hpp>
 

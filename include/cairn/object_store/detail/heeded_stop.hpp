@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_DETAIL_HEEDED_STOP_HPP
-#define CAIRN_DETAIL_HEEDED_STOP_HPP
+#ifndef CAIRN_OBJECT_STORE_DETAIL_HEEDED_STOP_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_HEEDED_STOP_HPP
 
 #include <cairn/detail/cxx20.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_DETAIL_PROCESS_IDENTITY_HPP
-#define CAIRN_DETAIL_PROCESS_IDENTITY_HPP
+#ifndef CAIRN_OBJECT_STORE_DETAIL_PROCESS_IDENTITY_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_PROCESS_IDENTITY_HPP
 
 #include <cairn/detail/forks.hpp>
 #include <cairn/detail/identity.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_DETAIL_JOB_ATTEMPT_HPP
-#define CAIRN_DETAIL_JOB_ATTEMPT_HPP
+#ifndef CAIRN_STORAGE_DETAIL_JOB_ATTEMPT_HPP
+#define CAIRN_STORAGE_DETAIL_JOB_ATTEMPT_HPP
 
 #include <cairn/detail/environment.hpp>
 #include <cairn/error.hpp>
