@@ -7,7 +7,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/failures.hpp>
-#include <cairn/detail/time_limit.hpp>
+#include <cairn/object_store/detail/time_limit.hpp>
 
 #include <algorithm>
 #include <chrono>

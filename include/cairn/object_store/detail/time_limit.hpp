@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_DETAIL_TIME_LIMIT_HPP
-#define CAIRN_DETAIL_TIME_LIMIT_HPP
+#ifndef CAIRN_OBJECT_STORE_DETAIL_TIME_LIMIT_HPP
+#define CAIRN_OBJECT_STORE_DETAIL_TIME_LIMIT_HPP
 
-#include <cairn/detail/heeded_stop.hpp>
 #include <cairn/detail/own_thread.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 
 #include <chrono>
 #include <condition_variable>
