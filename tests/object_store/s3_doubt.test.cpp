@@ -11,6 +11,7 @@
 #include <cairn/object_store/detail/s3/client.hpp>
 #include <cairn/object_store/detail/s3/conditional.hpp>
 #include <cairn/object_store/detail/s3/removal.hpp>
+#include <cairn/object_store/detail/s3/shared.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -168,6 +170,22 @@ BOOST_AUTO_TEST_CASE(an_object_may_appear_after_it_was_given_up_and_removed) {
         store.remove("o");
         BOOST_TEST(s.keys(bucket).empty());
         store.remove("o");
+    }
+}
+
+/// Whoever removes it must not forget it as long as that may be.
+BOOST_AUTO_TEST_CASE(an_object_that_was_given_up_may_appear_for_a_while) {
+    doubtful s;
+    for (auto const& [retry_for, again] :
+         {std::pair{std::chrono::hours(1), true}, std::pair{std::chrono::hours(0), false}}) {
+        auto o = options_at(s);
+        o.retry_for = retry_for;
+        cairn::detail::s3::local here(cairn::detail::s3::store_settings::of(o));
+        here.may_appear_late("o");
+        std::lock_guard const lock(here.m);
+        BOOST_TEST(!here.may_still_appear("other"));
+        BOOST_TEST(here.may_still_appear("o"));
+        BOOST_TEST(here.may_still_appear("o") == again);
     }
 }
 

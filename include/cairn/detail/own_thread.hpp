@@ -5,6 +5,7 @@
 #include <cairn/detail/blocked_signals.hpp>
 #include <cairn/detail/forks.hpp>
 
+#include <new>
 #include <thread>
 #include <utility>
 

@@ -124,8 +124,9 @@ public:
     /// Removes what trials of processes that have ended have left in it.
     void remove_trials();
     /// Also ends the uploads of this name that this store has begun, or has listed.
-    /// @throws error errc::io, once, also if it was removed, but this store has given up a request
-    /// to make it: it may appear yet, and is to be removed again later
+    /// @throws error errc::io, although it was removed, if this store has given up a request to
+    /// make it: it may appear yet, and is to be removed again later. The first time, and until
+    /// `retry_for` has passed since.
     void remove(std::string_view name);
     /// If the answer is lost, looks whether this version is there before it removes what is there.
     void remove(std::string_view name, const object_tag& version);

@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/error.hpp>
 #include <cairn/object_store/detail/time_limit.hpp>
 
 #include <algorithm>
@@ -58,8 +59,13 @@ CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, kno
     try {
         if (longest) limit.emplace(*longest);
         auto const found = find_places(root, activity, known);
-        for (auto const& c : found.committed) {
+        for (auto const& c : found.committed)
             if (c.record) highest_ = std::max(highest_, c.record->sequence);
+        if (limit && limit->has_passed())
+            throw error(errc::io, {.found = "not all records were read"});
+        bool all = true;
+        for (auto const& c : found.committed) {
+            all = all && (c.problem.empty() || c.damaged);
             if (first && !c.problem.empty())
                 warnings.push_back("the order of this checkpoint and '" + c.id +
                                    "' is not known, because the latter's record cannot be "
@@ -70,7 +76,7 @@ CAIRN_DECL bool run_catalog::note_numbers(const any_store& root, bool first, kno
             if (run_.told.insert(c.id).second)
                 warnings.push_back("'" + root.at(c.id).describe(".") +
                                    "' is ignored: " + c.problem);
-        return true;
+        return all;
     } catch (...) {
         warnings.push_back(
             "the order of this checkpoint among those of earlier runs is not known, because "

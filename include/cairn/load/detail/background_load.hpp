@@ -31,7 +31,7 @@ public:
     CAIRN_DECL ~background_load();
 
     /// Lets the slot of its handler cancel the load.
-    void heed_slot() { heed(handler_.slot()); }
+    CAIRN_DECL void heed_slot();
     CAIRN_DECL void start(std::shared_ptr<flattened_or_error> state, load_parts parts);
     /// Ends a load that has a lane, but could not be started: the other ranks must not wait for it.
     CAIRN_DECL void refuse(const std::exception_ptr& e, const load_parts& parts);

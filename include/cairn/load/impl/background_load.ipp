@@ -32,6 +32,9 @@ CAIRN_DECL background_load::~background_load() {
     }
 }
 
+CAIRN_DECL void background_load::heed_slot() {
+    heed(handler_.slot());
+}
 CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
                                        load_parts parts) {
     auto const owner = parts.owner;  // of the group, which may have to be cancelled

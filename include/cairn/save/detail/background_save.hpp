@@ -42,7 +42,7 @@ public:
     CAIRN_DECL ~background_save();
 
     /// Lets the slot of its handler cancel the save until it is staged.
-    void heed_slot() { heed(staged_.slot()); }
+    CAIRN_DECL void heed_slot();
     CAIRN_DECL void start(std::shared_ptr<const flattened_or_error> state, save_parts parts);
     /// Ends the save, once.
     CAIRN_DECL void end(std::exception_ptr e, save_report r);

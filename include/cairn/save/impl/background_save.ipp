@@ -50,6 +50,9 @@ CAIRN_DECL void background_save::fail(staged_handler handler,
     }
 }
 
+CAIRN_DECL void background_save::heed_slot() {
+    heed(staged_.slot());
+}
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
     auto const owner = parts.owner;  // of the group, which may have to be cancelled
@@ -65,7 +68,7 @@ CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error>
 }
 CAIRN_DECL void background_save::cancel() noexcept {
     if (!home_.is_this()) return;
-    background_verb::cancel();
+    auto const op = cancel_op();
     std::unique_lock lock(m_);
     if (!staged_ || borrows_ || !on_.executor) return;
     auto const on = on_.executor;

@@ -5,13 +5,16 @@
 #include <cairn/error.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/time_limit.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -69,6 +72,9 @@ public:
     /// @return whether all are removed
     bool remove() noexcept {
         bool all = succeeds([&] { open_.clear(); });
+        // Of many files each would wait for a bucket that is away.
+        std::optional<time_limit> limit;
+        (void)succeeds([&] { limit.emplace(std::chrono::minutes(1)); });
         for (auto const& name : std::exchange(created_, {}))
             all = succeeds([&] { place_.remove(name); }) && all;
         for (auto const& one : std::exchange(blank_, {}))

@@ -30,13 +30,7 @@ public:
     /// Where the verb runs. @pre it has neither started nor ended
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Cancels the operation, also one that starts later.
-    void cancel() noexcept {
-        std::shared_ptr<Op> op;  // ends after the lock: it may be the last that holds the verb
-        std::lock_guard const lock(m_);
-        cancelled_ = true;
-        op = op_.lock();
-        if (op) op->cancel();
-    }
+    void cancel() noexcept { (void)cancel_op(); }
 
 protected:
     /// @param on    Null: a thread of its own.
@@ -47,6 +41,14 @@ protected:
           id_(id), options_(std::move(options)) {}
     ~background_verb() = default;
 
+    /// Cancels as `cancel` does. Returns the operation: it may be the last that holds the verb.
+    std::shared_ptr<Op> cancel_op() noexcept {
+        std::lock_guard const lock(m_);
+        cancelled_ = true;
+        auto op = op_.lock();
+        if (op) op->cancel();
+        return op;
+    }
     /// Lets the slot of a handler cancel the verb.
     template <class Slot>
     void heed(Slot slot) {

@@ -43,11 +43,27 @@ struct local {
 
     /// An object may appear after it was removed: a server has a request that was given up.
     void may_appear_late(const std::string& key) {
+        std::lock_guard const lock(m);
+        forget_long_ago();
+        late[key] = {std::chrono::steady_clock::now()};
+    }
+    /// With `m` locked: whether an object that was removed now may appear yet.
+    bool may_still_appear(const std::string& key) {
+        forget_long_ago();
+        auto const it = late.find(key);
+        if (it == late.end()) return false;
+        auto const age = std::chrono::steady_clock::now() - it->second.given_up;
+        bool const may = !it->second.was_removed || age < requests.options().options.retry_for;
+        it->second.was_removed = true;
+        if (!may) late.erase(it);
+        return may;
+    }
+
+    /// With `m` locked.
+    void forget_long_ago() {
         constexpr std::chrono::hours longest{1};
         auto const now = std::chrono::steady_clock::now();
-        std::lock_guard const lock(m);
-        std::erase_if(late, [&](auto const& one) { return now - one.second > longest; });
-        late[key] = now;
+        std::erase_if(late, [&](auto const& one) { return now - one.second.given_up > longest; });
     }
 
     home_process home{};
@@ -61,8 +77,12 @@ struct local {
     std::map<std::string, std::set<std::string>> uploads{};
     /// Keys for which an upload may have been begun that no answer has named.
     std::set<std::string> in_doubt{};
-    /// Keys of objects that may appear after they were removed, and since when.
-    std::map<std::string, std::chrono::steady_clock::time_point> late{};
+    struct given_up_request {
+        std::chrono::steady_clock::time_point given_up{};
+        bool was_removed = false;  ///< What it makes, since then.
+    };
+    /// Of keys whose object may appear after it was removed.
+    std::map<std::string, given_up_request> late{};
     std::vector<std::string> fresh{};  ///< Warnings.
     std::set<std::string> told{};
     upload_pool pool;  ///< Last: its threads end first.

@@ -89,6 +89,8 @@ CAIRN_DECL void s3_store::writer::finish(bool) {
         if (s_->object->may_appear()) s_->here.may_appear_late(s_->object->key());
         throw;
     }
+    std::lock_guard const lock(s_->here.m);
+    s_->here.late.erase(s_->object->key());
 }
 
 struct s3_store::reader::state {

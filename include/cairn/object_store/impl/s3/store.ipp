@@ -324,7 +324,7 @@ CAIRN_DECL void s3_store::remove(std::string_view name) {
     // Who removes it must not forget it yet.
     auto& here = s_->here();
     std::lock_guard const lock(here.m);
-    if (here.late.erase(key) != 0)
+    if (here.may_still_appear(key))
         throw error(errc::io, {.file = describe(name),
                                .expected = "an object that stays removed",
                                .found = "a request to make it that was given up, and that the "

@@ -277,7 +277,7 @@ CAIRN_DECL error upload::failure(const call& c, const answer& a) const {
     auto const why = client_.failure(c, a);
     if (!a.in_doubt || a.stopped) return why;
     auto in_doubt = why.context();
-    in_doubt.remedy = "look whether it is there";
+    if (in_doubt.remedy.empty()) in_doubt.remedy = "look whether it is there";
     return error(errc::outcome_unknown, std::move(in_doubt));
 }
 
