@@ -4,7 +4,8 @@
 The servers are those of tests/support/s3/servers, on this machine, which share its cores with the
 ranks. *Loop* is `gpt2 --bare curl`: as many requests at once, of the same sizes, with the same
 checksums and signatures, by libcurl alone. *DCP* is PyTorch's FsspecWriter and FsspecReader over
-s3fs. Each save is the first of its processes, to a new place; each load is of what that contender
+s3fs. *Unsigned* is cairn without payloads in its signatures (`signed_payloads`): over http, DCP and
+the others sign them. Each save is the first of its processes, to a new place; each load is of what that contender
 saved in this round.
 
 Tasks whose name ends with `far` go through benchmarks/slow_proxy: each request waits for 20 ms, of
@@ -31,6 +32,7 @@ class Buckets(Rounds):
         self.a = a
         near = [Gpt2("cairn"), Gpt2("loop", "--bare", "curl", limit=True)]
         far = list(near)
+        near.append(Gpt2("unsigned", "--unsigned"))
         if a.torch_python: near.append(Torch("DCP", a.torch_python))
         all_of = [Task(server, mode, is_far, far if is_far else near)
                   for server in ("radosgw", "ministack") for is_far in (False, True)
@@ -71,18 +73,19 @@ class Buckets(Rounds):
 
 def print_table(rounds):
     print("\n| | cairn | loop | share of the loop | DCP | DCP's time / cairn's "
-          "| requests: cairn, loop |")
-    print("|---|---|---|---|---|---|---|")
+          "| unsigned | DCP's time / that | requests: cairn, loop |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for t in rounds.tasks:
         seconds = rounds.seconds(t)
         def time(name): return spread(seconds[name], " s", 2) if name in seconds else ""
-        times = ratio(seconds["DCP"], seconds["cairn"]) if "DCP" in seconds else ""
+        def times(name):
+            return ratio(seconds["DCP"], seconds[name]) if {"DCP", name} <= set(seconds) else ""
         requests = ", ".join(
             spread([line["requests"][-1] for line in rounds.lines[t.name][name]], "", 0)
             for name in ("cairn", "loop"))
         print(f"| {t.name} | {time('cairn')} | {time('loop')} | "
-              f"{ratio(seconds['loop'], seconds['cairn'])} | {time('DCP')} | {times} "
-              f"| {requests} |")
+              f"{ratio(seconds['loop'], seconds['cairn'])} | {time('DCP')} | {times('cairn')} "
+              f"| {time('unsigned')} | {times('unsigned')} | {requests} |")
 
 
 def check(a, folder):

@@ -6,7 +6,7 @@
 //               [--bare buffered|direct|curl|transpose]
 //               [--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground]
 //               [--overlap] [--polite] [--page-cache] [--one-file] [--weights] [--columns]
-//               [--format dcp|safetensors] [--max-file-size BYTES]
+//               [--format dcp|safetensors] [--max-file-size BYTES] [--unsigned]
 //               [--layout stored|names|rows|columns|transposed]
 //     gpt2 copy FROM TO [--files N] [--threads N] [--steps K]
 //     gpt2 sum FROM [--threads N] [--steps K]
@@ -23,7 +23,8 @@
 //
 // DIR may be a place in a bucket, `s3://BUCKET/PREFIX`: the server and keys are those that the
 // environment names. `requests` are those of all ranks in a step. --bare curl is the limit there:
-// as many requests at once, of the same sizes and with the same checksums, by libcurl alone.
+// as many requests at once, of the same sizes and with the same checksums, by libcurl alone. With
+// --unsigned cairn does not sign payloads, as over https: a SHA-256 less at both ends.
 //
 // With --one-file all ranks write one file. `copy` reads files and writes their bytes, `sum` reads
 // and adds them, with checksums, on a thread for each core: the limits of conversions and
@@ -95,7 +96,7 @@ public:
     place(const arguments& a, const gpt2::state& s) : a_(a) {
         if (a.transposes()) transposing_.emplace(s);
         if (!a.in_bucket()) return;
-        if (a.bare.empty()) bucket_.emplace(a.dir);
+        if (a.bare.empty()) bucket_.emplace(a.dir, a.unsigned_payloads);
     }
 
     /// Calls `f` with the store.

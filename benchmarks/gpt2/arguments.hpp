@@ -28,7 +28,7 @@ inline constexpr const char* usage_text =
     "[--one-file] [--format dcp|safetensors] [--max-file-size BYTES] [--weights] [--columns] "
     "[--layout stored|names|rows|columns|transposed] "
     "[--stage blocking|fresh|arena|frozen] [--budget BYTES] [--foreground] [--overlap] "
-    "[--polite] [--page-cache]\n"
+    "[--polite] [--page-cache] [--unsigned]\n"
     "       gpt2 copy FROM TO [--files N] [--threads N] [--steps K]\n"
     "       gpt2 sum FROM [--threads N] [--steps K]\n";
 
@@ -41,7 +41,8 @@ struct arguments {
     bool sync = true, check = false, foreground = false, overlap = false, polite = false;
     bool one_file = false;  ///< All ranks of a bare save write one.
     bool weights = false, columns = false;
-    bool page_cache = false;  ///< Saves and loads through the page cache, whatever is in it.
+    bool page_cache = false;         ///< Saves and loads through the page cache, whatever is in it.
+    bool unsigned_payloads = false;  ///< Signatures of requests to a bucket leave these out.
     cairn::progress_line progress{};
 
     bool in_bucket() const { return dir.starts_with("s3://"); }
@@ -82,6 +83,7 @@ inline bool consistent(const arguments& a) {
     if (a.page_cache && (a.mode == "async" || !a.bare.empty())) return false;
     bool const limited = a.budget != cairn::arena_options::no_limit;
     if (a.in_bucket() && (a.mode == "async" || a.page_cache)) return false;
+    if (a.unsigned_payloads && (!a.in_bucket() || !a.bare.empty())) return false;
     if (a.mode == "async") {
         if (a.is_mapped()) return false;
         if (!a.replicas.empty() || !a.bare.empty() || ways_to_stage.count(a.stage) == 0)
@@ -130,6 +132,7 @@ inline bool parse(int argc, char** argv, arguments& a) {
                                : o == "--one-file"   ? &a.one_file
                                : o == "--weights"    ? &a.weights
                                : o == "--columns"    ? &a.columns
+                               : o == "--unsigned"   ? &a.unsigned_payloads
                                                      : nullptr) {
             *flag = true;
             continue;

@@ -50,11 +50,18 @@ namespace gpt2 {
 /// The store that `cairn::open_store` makes of the URL, and how many requests it has sent.
 class bucket {
 public:
-    explicit bucket(const std::string& url) : s3_(url), store_(s3_) {}
+    explicit bucket(const std::string& url, bool unsigned_payloads)
+        : s3_(url, options(unsigned_payloads)), store_(s3_) {}
     cairn::any_store& store() noexcept { return store_; }
     std::uint64_t requests() const { return s3_.statistics().requests; }
 
 private:
+    static cairn::s3_options options(bool unsigned_payloads) {
+        cairn::s3_options o;
+        if (unsigned_payloads) o.signed_payloads = false;
+        return o;
+    }
+
     cairn::s3_store s3_;
     cairn::any_store store_;
 };
@@ -311,7 +318,7 @@ private:
 
 class bucket {
 public:
-    explicit bucket(const std::string& url) {
+    explicit bucket(const std::string& url, bool = false) {
         throw std::runtime_error(url + ": built without libcurl and OpenSSL");
     }
     cairn::any_store& store() noexcept { std::abort(); }
