@@ -4,9 +4,9 @@
 The servers are those of tests/support/s3/servers, on this machine, which share its cores with the
 ranks. *Loop* is `gpt2 --bare curl`: as many requests at once, of the same sizes, with the same
 checksums and signatures, by libcurl alone. *DCP* is PyTorch's FsspecWriter and FsspecReader over
-s3fs. *Unsigned* is cairn without payloads in its signatures (`signed_payloads`): over http, DCP and
-the others sign them. Each save is the first of its processes, to a new place; each load is of what that contender
-saved in this round.
+s3fs. *Unsigned* is cairn without payloads in its signatures (`signed_payloads`): over http, DCP
+and the others sign them. Each save is the first of its processes, to a new place; each load is of
+what that contender saved in this round.
 
 Tasks whose name ends with `far` go through benchmarks/slow_proxy: each request waits for 20 ms, of
 each 100 one connection is closed, and so many bytes a second pass in each direction."""
