@@ -70,7 +70,8 @@ class any_store {
         virtual name_kind kind_of(std::string_view) = 0;
         virtual void move(std::string_view from, std::string_view to) = 0;
         virtual void exchange(std::string_view a, std::string_view b) = 0;
-        virtual void adopt_permissions(std::string_view from, std::string_view to) = 0;
+        virtual void adopt_permissions(std::string_view from, std::string_view to,
+                                       bool only_fewer) = 0;
         virtual std::vector<std::string> hidden_places() = 0;
         virtual std::vector<std::string> others() = 0;
         virtual void remove_tree(std::string_view) = 0;
@@ -216,8 +217,9 @@ class any_store {
             if constexpr (RenamingStore<Store>) return s_.exchange(a, b);
             throw cannot_rename();
         }
-        void adopt_permissions(std::string_view from, std::string_view to) override {
-            detail::adopt_permissions(s_, from, to);
+        void adopt_permissions(std::string_view from, std::string_view to,
+                               bool only_fewer) override {
+            detail::adopt_permissions(s_, from, to, only_fewer);
         }
         std::vector<std::string> hidden_places() override {
             if constexpr (RenamingStore<Store>) return s_.hidden_places();
@@ -340,8 +342,8 @@ public:
     name_kind kind_of(std::string_view name) { return s_->kind_of(name); }
     void move(std::string_view from, std::string_view to) { s_->move(from, to); }
     void exchange(std::string_view a, std::string_view b) { s_->exchange(a, b); }
-    void adopt_permissions(std::string_view from, std::string_view to) {
-        s_->adopt_permissions(from, to);
+    void adopt_permissions(std::string_view from, std::string_view to, bool only_fewer) {
+        s_->adopt_permissions(from, to, only_fewer);
     }
     std::vector<std::string> hidden_places() { return s_->hidden_places(); }
     std::vector<std::string> others() { return s_->others(); }

@@ -286,10 +286,12 @@ void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_vie
 }
 
 /// Gives an object or a place the permissions of another one, in a store that has some.
+/// @param only_fewer  Only takes away, so that nobody but the owner may write.
 template <ObjectStore Store>
 void adopt_permissions([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view from,
-                       [[maybe_unused]] std::string_view to) {
-    if constexpr (requires { s.adopt_permissions(from, to); }) s.adopt_permissions(from, to);
+                       [[maybe_unused]] std::string_view to, [[maybe_unused]] bool only_fewer) {
+    if constexpr (requires { s.adopt_permissions(from, to, only_fewer); })
+        s.adopt_permissions(from, to, only_fewer);
 }
 
 /// Removes what trials have left, in a store that tries its server.
@@ -425,8 +427,9 @@ enum class name_kind {
 ///   @ref errc::not_found if one that must exist does not, and with @ref errc::unsupported if the
 ///   storage cannot do such a step; nothing has changed then.
 /// - `remove_tree` follows no links. It is not atomic.
-/// - Where objects and places have permissions, an optional `s.adopt_permissions(from, to)` gives
-///   `to` those of `from`, before it takes the name of that.
+/// - Where objects and places have permissions, an optional `s.adopt_permissions(from, to, fewer)`
+///   gives `to` those of `from`, before it takes the name of that, but not its owner. If `fewer`,
+///   nobody gets more than before, and nobody but the owner may write.
 ///
 /// **Models**: `file_store`, `memory_store`, `prefixed_store` over these. **Archetype**:
 /// `archetype::renaming_store`. **Conformance**: `cairn/testing/renaming_store.hpp`.

@@ -144,8 +144,8 @@ public:
     void move(std::string_view from, std::string_view to);
     /// @throws error errc::unsupported on file systems without such a step (NFS)
     void exchange(std::string_view a, std::string_view b);
-    /// Also the owner, where that is allowed.
-    void adopt_permissions(std::string_view from, std::string_view to);
+    /// Neither the owner nor the group.
+    void adopt_permissions(std::string_view from, std::string_view to, bool only_fewer);
     std::vector<std::string> hidden_places();
     /// Links that do not lead to a file, and what is neither file nor directory.
     std::vector<std::string> others();

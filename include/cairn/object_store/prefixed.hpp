@@ -72,10 +72,10 @@ public:
     {
         base_->exchange(full(a), full(b));
     }
-    void adopt_permissions(std::string_view from, std::string_view to)
+    void adopt_permissions(std::string_view from, std::string_view to, bool only_fewer)
         requires RenamingStore<Store>
     {
-        detail::adopt_permissions(*base_, full(from), full(to));
+        detail::adopt_permissions(*base_, full(from), full(to), only_fewer);
     }
     std::vector<std::string> hidden_places()
         requires RenamingStore<Store>

@@ -62,10 +62,12 @@ struct safetensors_writer_options {
 /// All of it appears in one step, when it is complete: until then it is written in a hidden
 /// directory beside it, `.NAME.saving-<save id>`, which a later save to the same id removes if this
 /// one is killed. An existing directory is replaced as a whole: files that are no weights of this
-/// format under the names above stay, as copies of what they are in the end; it must not have
-/// directories in it, nor be a checkpoint of PyTorch's format. A link is not replaced. What is
-/// replaced leaves its permissions. A process that has such a file open, e.g. a log, appends to the
-/// one that was replaced, where nobody finds it: keep logs elsewhere, or open them for each line.
+/// format under the names above stay, as copies of what they are just before; a warning names those
+/// that others change in the very step. The directory must not have directories in it, nor be a
+/// checkpoint of PyTorch's format. A link is not replaced. What is new has the permissions of what
+/// it replaces, but not its owner or group; files of another group, or with an access control list
+/// of their own, give a group what they give all others. A process that has a file open, e.g. a
+/// log, appends to the one that was replaced, where nobody finds it: keep logs elsewhere.
 ///
 /// Over a @ref SharedWriteStore, each rank writes the long stretches of the files that it holds, in
 /// whole pages; the rest, and everything over other stores, it puts aside in the hidden directory,

@@ -4,6 +4,7 @@ from defect import Defect
 
 LAYOUT = "format/impl/safetensors_layout.ipp"
 PLACE = "storage/detail/working_place.hpp"
+POSIX = "object_store/impl/posix_file.ipp"
 ENDED = "storage/detail/ended_places.hpp"
 SHARES = "storage/detail/target_shares.hpp"
 ASSEMBLY = "storage/detail/target_assembly.hpp"
@@ -11,6 +12,7 @@ FILES = "storage/detail/target_files.hpp"
 WRITER = "storage/detail/target_writer.hpp"
 BY = "storage:safetensors_writing"
 COMMIT = "storage:safetensors_commit"
+REPLACED = "storage:replaced_exports"
 OPTIONS = "storage:safetensors_options"
 FLAT = "storage:exports_without_rename,ended_exports"
 
@@ -91,7 +93,7 @@ DEFECTS = [
            "put(file, t.offset + (PLANTED ? 0 : at * element), into);",
            by=BY, wrong="of a tensor of columns only the last piece is right"),
     Defect("kept-files-go", PLACE,
-           "if (!is_kept(info) ||", "if (PLANTED || !is_kept(info) ||",
+           "if (!is_copied(info)) continue;", "if (PLANTED || !is_copied(info)) continue;",
            by=COMMIT, wrong="an export removes config.json and the tokenizer"),
     Defect("name-of-any-length", PLACE,
            "if (target_.name.size() + added > most_name_bytes)",
@@ -110,29 +112,66 @@ DEFECTS = [
            by=COMMIT, wrong="what another job has exported meanwhile is lost"),
     Defect("changed-logs-fail-exports", PLACE,
            "std::erase_if(all.objects,", "if (!PLANTED) std::erase_if(all.objects,",
-           by=COMMIT, wrong="an export beside which a log grows fails, after all the work"),
+           by=REPLACED, wrong="an export beside which a log grows fails, after all the work"),
     Defect("old-copies-of-logs", PLACE,
            "if (std::erase(before, info) != 0) continue;",
            """if (std::erase_if(before, [&](auto const& o) {
                    return PLANTED ? o.name == info.name : o == info; }) != 0) continue;""",
-           by=COMMIT, wrong="what was appended to a log during an export is lost"),
+           by=REPLACED, wrong="what was appended to a log during an export is lost"),
     Defect("removed-files-come-back", PLACE,
            "if (std::any_of(copied_.begin(), copied_.end(), same)) continue;",
            "if (PLANTED || std::any_of(copied_.begin(), copied_.end(), same)) continue;",
-           by=COMMIT, wrong="what a user has removed during an export is there again"),
+           by=REPLACED, wrong="what a user has removed during an export is there again"),
     Defect("exports-for-everybody", PLACE,
-           "attempt([&] { adopt_permissions(now); });",
-           "if (!PLANTED) attempt([&] { adopt_permissions(now); });",
-           by=COMMIT, wrong="everybody may read what an export has replaced"),
+           "adopt_permissions(now);", "if (!PLANTED) adopt_permissions(now);",
+           by=REPLACED, wrong="everybody may read what an export has replaced"),
     Defect("exports-readable-before-they-appear", PLACE,
-           "attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_); });",
+           "attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_, true); });",
            "if (!PLANTED) "
-           "attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_); });",
-           by=COMMIT, wrong="everybody may read private weights while they are written"),
+           "attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_, true); });",
+           by=REPLACED, wrong="everybody may read private weights while they are written"),
+    Defect("others-write-where-an-export-is-made", POSIX,
+           "if (only_fewer) mode &=", "if (only_fewer && !PLANTED) mode &=",
+           by=REPLACED, wrong="whoever may write to a target steers what the next export writes"),
+    Defect("group-bits-for-another-group", POSIX,
+           "if (wanted.st_gid != now.st_gid || theirs != own)",
+           "if (!PLANTED && (wanted.st_gid != now.st_gid || theirs != own))",
+           by=REPLACED, wrong="a group may read what only another one, or some users, might"),
+    Defect("exports-that-are-read-only", POSIX,
+           "mode |= is_place ? 0700U : 0600U;", "if (!PLANTED) mode |= is_place ? 0700U : 0600U;",
+           by=REPLACED, wrong="an export over unreadable files fails for users who are not root"),
+    Defect("removed-files-cost-permissions", POSIX,
+           "if (errno == ENOENT || errno == ENOTDIR) return;\n        fail(errno, from,",
+           "if ((errno == ENOENT || errno == ENOTDIR) && !PLANTED) return;\n"
+           "        fail(errno, from,",
+           by=REPLACED, wrong="a log that is removed meanwhile is a warning"),
+    Defect("one-failure-opens-the-others", PLACE,
+           "if (adopted_.insert(to).second)\n",
+           "if (adopted_.insert(to).second && !(PLANTED && to.empty()))\n",
+           by=REPLACED, wrong="a private directory is readable for all if chmod fails once"),
+    Defect("added-files-of-others-go", PLACE,
+           "return is_kept(o) && !written_.contains(o.name);",
+           "return is_kept(o) && (PLANTED || !written_.contains(o.name));",
+           by=REPLACED, wrong="another's edit of config.json during an export is lost"),
+    Defect("last-lines-lost-silently", PLACE,
+           "attempt([&] { warn_of_changes(now); });",
+           "if (!PLANTED) attempt([&] { warn_of_changes(now); });",
+           by=REPLACED, wrong="nobody learns that lines of a log are missing"),
+    Defect("no-look-after-permissions", PLACE,
+           "if (again != 1) now = look();", "if (PLANTED) break; if (again != 1) now = look();",
+           by=REPLACED, wrong="what is appended while permissions are set is lost"),
+    Defect("copies-in-commits-look-stuck", PLACE,
+           "if (activity_ != nullptr) activity_->advance();",
+           "if (activity_ != nullptr && !(PLANTED && marker_tag_)) activity_->advance();",
+           by=REPLACED, wrong="other ranks give up while a large file is copied again"),
+    Defect("shorter-logs-fail-exports", PLACE,
+           "== make_error_code(errc::corrupt) && !last;",
+           "== make_error_code(errc::corrupt) && !last && !PLANTED;",
+           by=REPLACED, wrong="a log that is cut while it is copied fails an export of hours"),
     Defect("new-weights-for-everybody", PLACE,
            "if (from == old.end() && !is_kept(info))",
            "if (!PLANTED && from == old.end() && !is_kept(info))",
-           by=COMMIT, wrong="everybody may read weights whose number of files has changed"),
+           by=REPLACED, wrong="everybody may read weights whose number of files has changed"),
     Defect("working-places-of-others-go", ENDED,
            "p.over = p.intent->over();", "p.over = PLANTED || p.intent->over();",
            by=COMMIT + " catalog:catalog_garbage", wrong="a running export loses its files"),

@@ -139,10 +139,12 @@ CAIRN_DECL std::string make_directories(const std::filesystem::path& p, bool dur
 /// @throws error errc::unsupported if a link is in the path.
 CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view name);
 
-/// Gives a file or a directory the permissions of another one, and its owner as far as the system
-/// lets this process do so. A directory that gets those of a file can be entered by whoever may
-/// read that, and its owner can use any directory.
-CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to);
+/// Gives a file or a directory the permissions of another one, but not its owner or its group: of a
+/// file of another group, or with another access control list, a group gets what all others have.
+/// The owner may always read and write. A directory that gets those of a file can be entered by
+/// whoever may read that. Does nothing if there is no `from`.
+/// @param only_fewer  Nobody gets more than before, and nobody else may write.
+CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to, bool only_fewer);
 
 /// Gives a new file its length, and its space if the file system can reserve it: a full disk is
 /// detected before the data is written. In memory (tmpfs) it is compared with what is free.

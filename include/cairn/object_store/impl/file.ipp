@@ -435,8 +435,8 @@ CAIRN_DECL void file_store::move(std::string_view from, std::string_view to) {
 CAIRN_DECL void file_store::exchange(std::string_view a, std::string_view b) {
     impl::rename(*this, a, b, RENAME_EXCHANGE);
 }
-CAIRN_DECL void file_store::adopt_permissions(std::string_view from, std::string_view to) {
-    detail::adopt_permissions(impl::full(*this, from).string(), impl::full(*this, to).string());
+CAIRN_DECL void file_store::adopt_permissions(std::string_view a, std::string_view b, bool fewer) {
+    detail::adopt_permissions(impl::full(*this, a).string(), impl::full(*this, b).string(), fewer);
 }
 
 CAIRN_DECL std::vector<std::string> file_store::hidden_places() {

@@ -12,7 +12,9 @@
 #include <boost/system/error_code.hpp>
 
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <compare>
@@ -125,28 +127,29 @@ CAIRN_DECL bool names_it(int fd, const std::string& path) noexcept {
            is_same_file(mine, there);
 }
 
-CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to) {
+CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to, bool only_fewer) {
     struct ::stat wanted {};
-    if (::stat(from.c_str(), &wanted) != 0) fail(errno, from, "cannot look at it");
+    if (::stat(from.c_str(), &wanted) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return;
+        fail(errno, from, "cannot look at it");
+    }
     auto const file = open_path(to, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if (file.get() < 0) fail(errno, to, "cannot open it");
     auto const now = status_of(file.get(), to);
-    // A group of its own may be given by who may not give an owner.
-    int ignored = 0;
-    if (wanted.st_gid != now.st_gid)
-        ignored = ::fchown(file.get(), static_cast<::uid_t>(-1), wanted.st_gid);
-    if (wanted.st_uid != now.st_uid)
-        ignored = ::fchown(file.get(), wanted.st_uid, static_cast<::gid_t>(-1));
-    (void)ignored;
-    auto mode = wanted.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
-    if (S_ISDIR(now.st_mode)) {
-        if (S_ISDIR(wanted.st_mode))
-            mode = wanted.st_mode & 07777U;
-        else
-            mode |= (mode & (S_IRUSR | S_IRGRP | S_IROTH)) >> 2U;
-        mode |= S_IRWXU;
-    }
-    if (mode != (now.st_mode & 07777U) && ::fchmod(file.get(), mode) != 0)
+    constexpr auto* acl = "system.posix_acl_access";
+    std::string theirs(XATTR_SIZE_MAX, '\0'), own = theirs;
+    auto const length = [](::ssize_t n) { return static_cast<std::size_t>(n < 0 ? 0 : n); };
+    theirs.resize(length(::getxattr(from.c_str(), acl, theirs.data(), theirs.size())));
+    own.resize(length(::fgetxattr(file.get(), acl, own.data(), own.size())));
+    bool const is_place = S_ISDIR(now.st_mode);
+    auto mode = wanted.st_mode & 0777U;
+    // These bits are of another group, or say what all entries of an ACL may have together.
+    if (wanted.st_gid != now.st_gid || theirs != own) mode = (mode & 0707U) | (mode & 07U) << 3U;
+    if (is_place && !S_ISDIR(wanted.st_mode)) mode |= (mode & 0444U) >> 2U;
+    if (only_fewer) mode &= now.st_mode & 0755U;
+    mode |= is_place ? 0700U : 0600U;
+    // A new directory may have inherited that its files get its group.
+    if (mode != (now.st_mode & 0777U) && ::fchmod(file.get(), mode | (now.st_mode & 07000U)) != 0)
         fail(errno, to, "cannot give it the permissions of what it replaces");
 }
 

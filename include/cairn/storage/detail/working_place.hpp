@@ -79,8 +79,9 @@ public:
         taken_ = true;
         hidden_.publish(intent_name(save_id_), intent.encode(), std::nullopt);
         if (before_.kind != name_kind::none) {
-            // Who may not read what is replaced may not read what is written here, either.
-            attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_); });
+            // Who may not read what is replaced may not read what is written here, either; and
+            // nobody else may write here, whoever may write there.
+            attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_, true); });
             try_exchange();
         }
         remove_ended(activity);
@@ -112,8 +113,9 @@ public:
               cairn::activity* activity) override {
         if (is_file_) return;
         is_kept_ = is_kept;
+        activity_ = activity;
         for (auto const& info : fresh_.list()) written_.insert(info.name);
-        (void)copy_kept(before_, activity);
+        (void)copy_kept(before_, false);
     }
 
     /// Puts the new place where the target is, durably.
@@ -121,13 +123,16 @@ public:
     /// @throws error errc::concurrent_save if what it replaces is no longer what `take` found
     void commit(const std::string& marker) override {
         auto now = look();
-        for (int again = 8; check_same(now), copy_kept(now, nullptr); now = look()) {
-            fresh_.sync();
-            if (--again == 0) break;  // it changes all the time
-        }
-        attempt([&] { adopt_permissions(now); });
         marker_ = marker;
-        marker_tag_ = fresh_.tag(marker);
+        for (int again = 8; again != 0; --again) {  // it may change all the time
+            check_same(now);
+            bool const changed = copy_kept(now, again == 1);
+            if (!changed && marker_tag_) break;
+            adopt_permissions(now);
+            marker_tag_ = fresh_.tag(marker);
+            fresh_.sync();
+            if (again != 1) now = look();
+        }
         auto const from = hidden_name_ + "/" + std::string(fresh_name) +
                           (is_file_ ? "/" + target_.name : std::string());
         tried_ = true;
@@ -136,6 +141,7 @@ public:
         else
             target_.in.exchange(from, target_.name);
         sync();
+        if (now.kind == name_kind::place) attempt([&] { warn_of_changes(now); });
     }
     /// Whether `commit` has done it, although it threw.
     bool committed() override {
@@ -236,10 +242,11 @@ private:
     }
 
     bool is_kept(const object_info& o) const { return is_kept_ && is_kept_(o.name); }
+    bool is_copied(const object_info& o) const { return is_kept(o) && !written_.contains(o.name); }
     /// @throws error errc::concurrent_save
     void check_same(const found_target& now) {
         auto const replaced = [this](found_target all) {
-            std::erase_if(all.objects, [this](auto const& o) { return is_kept(o); });
+            std::erase_if(all.objects, [this](auto const& o) { return is_copied(o); });
             return all;
         };
         if (replaced(now) == replaced(before_)) return;
@@ -249,21 +256,25 @@ private:
                                             .remedy = "another job writes to the same place"});
     }
     /// Makes the copies of kept objects those of `now`. @return whether they were others
-    bool copy_kept(const found_target& now, cairn::activity* activity) {
+    /// @param last  An object that becomes shorter meanwhile is an error.
+    bool copy_kept(const found_target& now, bool last) {
         auto before = std::exchange(copied_, {});
         bool changed = false;
         for (auto const& info : now.objects) {
-            if (!is_kept(info) || written_.contains(info.name)) continue;
+            if (!is_copied(info)) continue;
             copied_.push_back(info);
             if (std::erase(before, info) != 0) continue;
             changed = true;
             auto old = target_.in.at(target_.name);
             fresh_.remove(info.name);
+            adopted_.erase("/" + info.name);
             try {
-                copy(old, info.name, activity);
+                copy(old, info.name);
             } catch (const error& e) {
-                if (e.code() != make_error_code(errc::not_found)) throw;
-                copied_.pop_back();  // it was removed just now
+                bool const shorter = e.code() == make_error_code(errc::corrupt) && !last;
+                if (!shorter && e.code() != make_error_code(errc::not_found)) throw;
+                fresh_.remove(info.name);
+                copied_.pop_back();  // the next look finds what it is then
             }
         }
         for (auto const& info : before) {
@@ -275,11 +286,18 @@ private:
         return changed;
     }
     /// Gives what is new the permissions of what it replaces: a file those of the one that has its
-    /// name, or else, as a weight, of another one.
+    /// name, or else, as a weight, of another one. The directory first: what fails later leaves
+    /// nothing open to others.
     void adopt_permissions(const found_target& now) {
         if (now.kind == name_kind::none) return;
         auto const fresh = hidden_name_ + "/" + std::string(fresh_name);
-        if (is_file_) return target_.in.adopt_permissions(target_.name, fresh + "/" + target_.name);
+        auto const adopt = [&](const std::string& from, const std::string& to) {
+            if (adopted_.insert(to).second)
+                attempt(
+                    [&] { target_.in.adopt_permissions(target_.name + from, fresh + to, false); });
+        };
+        if (is_file_) return adopt("", "/" + target_.name);
+        adopt("", "");
         auto const& old = now.objects;
         for (auto const& info : fresh_.list()) {
             auto from = std::find_if(old.begin(), old.end(),
@@ -287,19 +305,28 @@ private:
             if (from == old.end() && !is_kept(info))
                 from = std::find_if(old.begin(), old.end(),
                                     [&](auto const& o) { return !is_kept(o); });
-            if (from != old.end())
-                target_.in.adopt_permissions(target_.name + "/" + from->name,
-                                             fresh + "/" + info.name);
+            if (from != old.end()) adopt("/" + from->name, "/" + info.name);
         }
-        target_.in.adopt_permissions(target_.name, fresh);
     }
-    void copy(any_store& from, const std::string& name, cairn::activity* activity) {
+    /// Compares what was replaced with what the last look found.
+    void warn_of_changes(const found_target& now) {
+        std::string names;
+        for (auto const& info : fresh_.list()) {
+            auto const& seen = is_copied(info) ? copied_ : now.objects;
+            if (std::find(seen.begin(), seen.end(), info) != seen.end()) continue;
+            names += (names.empty() ? "'" : ", '") + info.name + "'";
+        }
+        if (!names.empty())
+            warnings_.push_back("in '" + describe_target() + "', others have written to " + names +
+                                " just when it was replaced: what they wrote last may be missing");
+    }
+    void copy(any_store& from, const std::string& name) {
         auto in = from.open(name);
         put(
             name, in.size(),
             [&](std::uint64_t at, std::span<std::byte> into) {
                 in.read(at, into);
-                if (activity != nullptr) activity->advance();
+                if (activity_ != nullptr) activity_->advance();
             },
             true);
     }
@@ -329,11 +356,13 @@ private:
     any_store hidden_, fresh_;
     found_target before_{};
     std::string marker_{};
-    object_tag marker_tag_{};
+    std::optional<object_tag> marker_tag_{};
     bool taken_ = false, tried_ = false;
     std::function<bool(std::string_view)> is_kept_{};  ///< Set by `keep`.
     std::set<std::string> written_{};                  ///< Of the new place, before `keep`.
     std::vector<object_info> copied_{};                ///< Kept objects, as they were then.
+    std::set<std::string> adopted_{};                  ///< Paths in `new` that it was tried for.
+    cairn::activity* activity_ = nullptr;              ///< Set by `keep`; may be null.
 };
 
 }  // namespace cairn::detail
