@@ -117,6 +117,10 @@ public:
                 continue;
             }
             room -= from.size();
+            std::error_code ignored;
+            auto const to = std::filesystem::path(target) / name;
+            if (!is_url(target) && !exists(symlink_status(to, ignored)))
+                if (auto const mode = mode_of(name)) modes_.emplace(name, *mode);
             if (changes(name))
                 put(name, content(name));
             else
@@ -124,14 +128,15 @@ public:
                     [&](std::uint64_t at, std::span<std::byte> into) { from.read(at, into); });
         }
     }
-    /// Gives the files that `add_to` has added the permissions of those that they are copies of.
+    /// Gives the files that `add_to` has added the permissions that those had of which they are
+    /// copies; one that replaces another has those of that one.
     void finish(const std::string& target) const {
-        if (is_url(place_) || is_url(target)) return;
-        for (auto const& name : names_) {
-            if (name.find('/') != name.npos || failed_.count(name) != 0) continue;
+        for (auto const& [name, mode] : modes_) {
             std::error_code ignored;  // a file system without permissions
-            permissions(std::filesystem::path(target) / name,
-                        status(std::filesystem::path(place_) / name).permissions(), ignored);
+            permissions(
+                std::filesystem::path(target) / name, mode,
+                std::filesystem::perm_options::replace | std::filesystem::perm_options::nofollow,
+                ignored);
         }
     }
     const std::vector<std::string>& names() const { return names_; }
@@ -172,10 +177,19 @@ private:
                 file.write(at, bytes);
             }
         }
-        if (!is_url(place_))
-            permissions(std::filesystem::path(to.directory()) / fresh,
-                        status(std::filesystem::path(place_) / name).permissions());
+        std::error_code ignored;
+        if (auto const mode = mode_of(name))
+            permissions(std::filesystem::path(to.directory()) / fresh, *mode, ignored);
         file.finish(true);
+    }
+    /// The permissions that a copy gets: not the bits that make a program run as its owner. Nothing
+    /// if the file is no longer there, or none.
+    std::optional<std::filesystem::perms> mode_of(const std::string& name) const {
+        if (is_url(place_)) return {};
+        std::error_code ignored;
+        auto const s = status(std::filesystem::path(place_) / name, ignored);
+        if (!is_regular_file(s)) return {};
+        return s.permissions() & std::filesystem::perms::all;
     }
     bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
     void for_each_file(const cairn::metadata& m) {
@@ -281,6 +295,7 @@ private:
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{}, unused_{};
     std::map<std::string, std::string> failed_{};
+    std::map<std::string, std::filesystem::perms> modes_{};
     std::filesystem::path target_{};  ///< Of the copies; where it is no directory:
     std::optional<cairn::any_store> to_{};
     std::optional<own_directory> staged_{};

@@ -17,14 +17,22 @@
 
 namespace tool {
 
-/// Returns how many files a directory has, and of how many bytes together.
+/// Returns how many files a directory has, and of how many bytes together; without those in
+/// directories that cannot be read.
 inline std::pair<std::size_t, std::uint64_t> files_in(const std::filesystem::path& directory) {
     std::pair<std::size_t, std::uint64_t> found{};
-    for (auto const& entry : std::filesystem::recursive_directory_iterator(directory))
-        if (entry.is_regular_file() && !entry.is_symlink()) {
-            ++found.first;
-            found.second += entry.file_size();
-        }
+    std::error_code why;
+    std::filesystem::recursive_directory_iterator at(
+        directory, std::filesystem::directory_options::skip_permission_denied, why);
+    for (std::filesystem::recursive_directory_iterator const end; !why && at != end;
+         at.increment(why)) {
+        std::error_code gone;
+        if (!is_regular_file(at->symlink_status(gone))) continue;
+        auto const size = at->file_size(gone);
+        if (gone) continue;
+        ++found.first;
+        found.second += size;
+    }
     return found;
 }
 

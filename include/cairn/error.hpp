@@ -47,7 +47,7 @@ enum class errc {
     /// A checkpoint exists and `overwrite` is off, or a name is taken.
     already_exists,
     /// Another save committed to the same place while this one ran, or while a load or a conversion
-    /// read from it; or somebody replaced a file that was being read.
+    /// read from it; or somebody replaced or wrote a file that was being read.
     concurrent_save,
     /// The storage failed; the operating system's own code is in the text.
     io,

@@ -10,14 +10,18 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/convert.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/detail/source_pieces.hpp>
 #include <cairn/storage/torch_save_reader.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <latch>
 #include <map>
 #include <optional>
 #include <span>
@@ -263,6 +267,26 @@ BOOST_AUTO_TEST_CASE(a_conversion_reads_a_transposed_tensor_or_a_lazy_view_once_
             (support::load_whole(to, "m") == load_whole(cairn::torch_save_reader(source), "f.pt")));
         BOOST_TEST(counting.reads("f.pt", at, storage.size()).second <= 2);
     }
+}
+
+BOOST_AUTO_TEST_CASE(threads_do_not_read_again_what_others_have_read_meanwhile) {
+    constexpr std::int64_t rows = 20, columns = 64;
+    support::counting_store source{holding(with_tensor(
+        std::string(4 * rows * columns, '\1'), nullptr, "little", {rows, columns}, {1, rows}))};
+    cairn::detail::source_pieces pieces(source, "f.pt");
+    std::latch together(rows);  // each has a reader of its own
+    source.on_open([&](std::string_view) { together.arrive_and_wait(); });
+    auto const halves = [&](std::uint64_t at) {
+        cairn::detail::for_each_in_parallel(rows, rows, [&](std::size_t i) {
+            std::vector<std::byte> half(2 * columns);
+            pieces.read("t", cairn::box({static_cast<std::int64_t>(i), 0}, {1, columns}),
+                        cairn::dtype::f32, at, half);
+        });
+    };
+    halves(0);
+    auto const before = source.calls("f.pt");
+    halves(2 * columns);
+    BOOST_TEST(source.calls("f.pt") == before);
 }
 
 BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_after_its_metadata_was_read_is_not_read) {

@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     fs::create_directories(from / "tokenizer");
     std::ofstream(from / "tokenizer/vocab") << std::string(100'000, 'v');
     std::ofstream(from / "run.sh") << "text";
-    fs::permissions(from / "run.sh", fs::perms(0750));
+    fs::permissions(from / "run.sh", fs::perms(04750));
     tool::beside others(from, tool::read_metadata(from.string()), false);
     synced_files = synced_directories = 0;
     others.stage(to);
@@ -180,6 +180,8 @@ BOOST_AUTO_TEST_CASE(copies_that_cannot_be_removed_are_a_problem_and_not_counted
     auto const copies = s.dir / (std::string(tool::beside::staged_name) + ".abcdef");
     fs::create_directories(copies);
     std::ofstream(copies / "vocab") << "four";
+    fs::create_directories(copies / "another_users");
+    fs::permissions(copies / "another_users", fs::perms(0));
     fs::permissions(copies, fs::perms(0555));
     // An administrator may remove everything.
     bool const is_root = ::geteuid() == 0;
@@ -188,6 +190,7 @@ BOOST_AUTO_TEST_CASE(copies_that_cannot_be_removed_are_a_problem_and_not_counted
     tool::collect_copies(s.dir, false, r);
     if (is_root) BOOST_REQUIRE(::seteuid(0) == 0);
     fs::permissions(copies, fs::perms(0755));
+    fs::permissions(copies / "another_users", fs::perms(0755));
     BOOST_TEST(r.files == 0u);
     BOOST_TEST(r.bytes == 0u);
     BOOST_TEST(r.problems == 1u);
@@ -205,17 +208,25 @@ BOOST_AUTO_TEST_CASE(copies_beside_an_export_have_the_permissions_of_their_files
     auto const from = s.dir / "from", to = s.dir / "to";
     std::vector<float> w(3);
     (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
-    std::map<std::string, fs::perms> const modes{{"hf_token", fs::perms(0600)},
-                                                 {"run.sh", fs::perms(0750)}};
+    std::map<std::string, fs::perms> modes{{"hf_token", fs::perms(0600)},
+                                           {"log", fs::perms(0640)},
+                                           {"run.sh", fs::perms(06750)},
+                                           {"there", fs::perms(0644)}};
     for (auto const& [name, mode] : modes) {
         std::ofstream(from / name) << "text";
         fs::permissions(from / name, mode);
     }
+    fs::create_directories(to);
+    std::ofstream(to / "there") << "what is replaced leaves its permissions";
+    fs::permissions(to / "there", fs::perms(0600));
     tool::beside others(from, tool::read_metadata(from.string()), false);
     cairn::safetensors_writer_options o;
     o.add_files = [&](auto const& put) { others.add_to(to, put); };
     (void)cairn::convert(from.string(), to.string(), cairn::safetensors_writer(o));
+    fs::remove(from / "log");
     others.finish(to);
+    modes["run.sh"] = fs::perms(0750);  // whoever runs it does not become its owner
+    modes["there"] = fs::perms(0600);
     for (auto const& [name, mode] : modes)
         BOOST_TEST((fs::status(to / name).permissions() == mode), name);
 }

@@ -214,9 +214,11 @@ concept CachedReadStore = ObjectStore<S> && requires(S& s, std::string_view name
 
 /// An ObjectStore whose handles for reading say which version they read: `s.open(name).tag()`, an
 /// `object_tag`, which takes no request of its own and throws nothing but `std::bad_alloc`. Handles
-/// with different tags read different versions; equal tags mean equal bytes as far as `open` can
-/// tell. Empty: not known. It need not be what `s.tag(name)` returns. A load or a conversion of
-/// files without a save id calls it, to notice that a file was replaced.
+/// with different tags read different versions; equal tags mean equal bytes as far as the store can
+/// tell. The tag of a handle changes if what it reads does, e.g. a file that is written in place.
+/// Empty: not known. It need not be what `s.tag(name)` returns. A load or a conversion of files
+/// without a save id calls it before and after it reads, to notice that a file was replaced or
+/// written.
 ///
 /// **Models**: `file_store`, `memory_store`, `s3_store`, `https_store`. **Archetype**:
 /// `archetype::versioned_read_store`.

@@ -92,7 +92,7 @@ public:
         bool read_cached(std::uint64_t at, std::span<std::byte> into) const noexcept;
         /// As it was opened.
         std::uint64_t size() const noexcept;
-        /// Its size and its time of modification, as it was opened.
+        /// The size and the time of modification that the file has now.
         object_tag tag() const;
 
     private:

@@ -114,6 +114,8 @@ public:
     };
 
     std::uint64_t size() const noexcept { return size_; }
+    /// Which version is read, if the store says that: see @ref VersionedReadStore.
+    CAIRN_DECL object_tag tag();
     /// The file's name for errors: a path, a URL.
     const std::string& described() const noexcept { return described_; }
 

@@ -27,9 +27,9 @@ namespace cairn {
 /// Tensors have the dtypes of @ref format::safetensors::dtypes; there are no values. An index
 /// that cairn has written has a checksum of each tensor, as a file has if it was asked for
 /// (`checksums_in_files`): a load of the whole tensor compares it; parts, and files without
-/// checksums, are reported as unverified. A file that is replaced after its header was read is
-/// noticed by its version (@ref VersionedReadStore) on the coordinator, and otherwise only by its
-/// size.
+/// checksums, are reported as unverified. A file that is replaced or written after its header was
+/// read is noticed by its version (@ref VersionedReadStore) on the coordinator, and otherwise only
+/// by its size.
 ///
 /// The coordinator reads the headers, several at a time. One load at a time.
 class safetensors_reader : public chunk_reader {

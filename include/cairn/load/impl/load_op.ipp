@@ -375,8 +375,12 @@ CAIRN_DECL void load_op::restart() {
             });
             auto& known = self->failures_;
             if (e == event::cut_short) known = {std::move(known.back())};
-            // The save that has replaced the checkpoint explains all errors of its files.
-            if (o.failures.empty() ||
+            // The save that has replaced the checkpoint explains all errors of its files, but for
+            // bytes that are not those that were written.
+            bool const damaged = std::any_of(before.begin(), before.end(), [](const auto& f) {
+                return f.code == make_error_code(errc::checksum_mismatch);
+            });
+            if (damaged || o.failures.empty() ||
                 o.failures.front().code != make_error_code(errc::concurrent_save))
                 known.insert(known.begin(), before.begin(), before.end());
             if (e == event::cut_short) return e;

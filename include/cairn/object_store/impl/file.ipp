@@ -295,7 +295,6 @@ CAIRN_DECL file_store::reader file_store::open(std::string_view name) {
                         detail::file_system_of(found->fd.get()) != detail::file_system::memory;
     return reader(std::make_unique<reader::state>(
         reader::state{std::move(found->fd), file, static_cast<std::uint64_t>(found->status.st_size),
-                      detail::nanoseconds(found->status.st_mtim),
                       direct ? std::make_unique<detail::direct_reads>(file) : nullptr}));
 }
 

@@ -161,7 +161,6 @@ struct file_store::reader::state {
     detail::unique_fd fd;
     std::string path;
     std::uint64_t size;
-    std::int64_t modified;
     std::unique_ptr<detail::direct_reads> direct;  ///< Null: off.
     detail::cached_reads cached{};
 };
@@ -187,7 +186,10 @@ CAIRN_DECL std::uint64_t file_store::reader::size() const noexcept {
     return s_->size;
 }
 CAIRN_DECL object_tag file_store::reader::tag() const {
-    return {std::to_string(s_->size) + "-" + std::to_string(s_->modified)};
+    // Somebody may write it in place.
+    struct ::stat now {};
+    if (::fstat(s_->fd.get(), &now) != 0) return {};
+    return {std::to_string(now.st_size) + "-" + std::to_string(detail::nanoseconds(now.st_mtim))};
 }
 
 }  // namespace cairn

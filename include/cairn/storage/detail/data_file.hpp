@@ -2,15 +2,22 @@
 #ifndef CAIRN_STORAGE_DETAIL_DATA_FILE_HPP
 #define CAIRN_STORAGE_DETAIL_DATA_FILE_HPP
 
+#include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -19,6 +26,20 @@ namespace cairn::detail {
 template <ObjectStore Store>
 std::string described_index(Store& store, std::string_view index) {
     return index.empty() ? "the metadata" : "'" + store.describe(index) + "'";
+}
+
+/// Adds a tensor, which may be none, and a file to the exceptions of `f()`, of any type.
+template <ObjectStore Store, class F>
+void naming(Store& store, const std::string& fqn, const std::string& file, F&& f) {
+    try {
+        f();
+    } catch (...) {
+        auto failure = failure_from(std::current_exception(), -1);
+        auto& where = failure.where;
+        if (where.fqn.empty()) where.fqn = fqn;
+        if (where.file.empty()) where.file = store.describe(file);
+        throw error(failure.code, std::move(where));
+    }
 }
 
 /// Returns the result of `f()`, which opens or reads a data file that the metadata names.
@@ -70,20 +91,41 @@ void check_size(Store& store, const std::string& name, const metadata& m, std::u
                    "the right one back, or load another checkpoint"});
 }
 
-/// Returns `file`, which was opened, unless it was replaced since the metadata was read.
-/// @param m  May be null: then there is no other version.
-/// @throws error errc::concurrent_save
-template <ObjectStore Store, class Handle>
-Handle of_known_version(Store& store, const std::string& name, const metadata* m, Handle file) {
-    if (m == nullptr || m->file_versions.empty()) return file;
+/// Whether a file that is open is the one that was there when the metadata was read.
+/// @param file  A handle, or an `open_file`.
+/// @param m     May be null: then there is no other version.
+template <class File>
+bool is_known_version(const std::string& name, const metadata* m, File& file) {
+    if (m == nullptr) return true;
     auto const known = m->file_versions.find(name);
+    if (known == m->file_versions.end()) return true;
     auto const found = version_of(file).text;
-    if (known == m->file_versions.end() || found.empty() || found == known->second) return file;
+    return found.empty() || found == known->second;
+}
+/// @throws error errc::concurrent_save unless `is_known_version`
+template <ObjectStore Store, class File>
+void check_version(Store& store, const std::string& name, const metadata* m, File& file) {
+    if (is_known_version(name, m, file)) return;
     throw error(errc::concurrent_save,
                 {.file = store.describe(name),
                  .expected = "the file that was there when its metadata was read",
-                 .found = "another one: it was replaced while it was read",
+                 .found = "another one, or other times: it was replaced or written meanwhile",
                  .remedy = "read it again when nothing writes there, or read a copy"});
+}
+/// As `open_data_file`, for the file that was there when the metadata was read. Another one is
+/// opened again for a while: replicas of a web server may have other ETags for the same file.
+/// @throws error errc::concurrent_save if it is another one after `longest_reopening`
+template <ObjectStore Store>
+auto open_known_version(Store& store, const std::string& name, const metadata* m,
+                        std::string_view index = metadata_name) {
+    auto const until = std::chrono::steady_clock::now() + longest_reopening;
+    for (auto pause = std::chrono::milliseconds(1);;
+         pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
+        auto file = open_data_file(store, name, index);
+        if (is_known_version(name, m, file)) return file;
+        if (std::chrono::steady_clock::now() > until) check_version(store, name, m, file);
+        std::this_thread::sleep_for(pause);
+    }
 }
 
 }  // namespace cairn::detail

@@ -43,7 +43,7 @@ public:
         auto const all = headers(names);
         for (std::size_t i = 0; i < all.size(); ++i) {
             auto const info = all[i].text.find("DCP_SHARDING_INFO");
-            naming(names[i], [&] {
+            naming(place_, "", names[i], [&] {
                 auto const crcs = format::safetensors::checksums_in(all[i].text);
                 auto const shards = info == all[i].text.end()
                                         ? std::map<std::string, index_vector, std::less<>>()
@@ -60,7 +60,7 @@ public:
     metadata of_index(const std::string& index) {
         std::optional<file_index> map;
         format::safetensors::tensor_crcs crcs;
-        naming(index, [&] {
+        naming(place_, "", index, [&] {
             auto const bytes = read_whole(place_, index, format::safetensors::max_index);
             map.emplace(place_, index, bytes);
             crcs = format::safetensors::decode_notes(bytes).crcs;
@@ -70,7 +70,8 @@ public:
         auto const all = headers(names, index);
         for (std::size_t i = 0; i < all.size(); ++i) {
             if (!has_crcs)
-                naming(names[i], [&] { crcs = format::safetensors::checksums_in(all[i].text); });
+                naming(place_, "", names[i],
+                       [&] { crcs = format::safetensors::checksums_in(all[i].text); });
             for (auto const& t : all[i].tensors)
                 if (map->places(t.name, names[i])) add(names[i], t, nullptr, crcs);
         }
@@ -84,23 +85,13 @@ private:
     static constexpr std::size_t first_read = std::size_t{128} << 10;
     static constexpr std::size_t next_reads = std::size_t{1} << 20;
 
-    template <class F>
-    void naming(const std::string& file, F&& f) {
-        try {
-            f();
-        } catch (...) {
-            auto failure = failure_from(std::current_exception(), -1);
-            if (failure.where.file.empty()) failure.where.file = place_.describe(file);
-            throw error(failure.code, std::move(failure.where));
-        }
-    }
     std::vector<format::safetensors::header> headers(const std::vector<std::string>& names,
                                                      std::string_view index = {}) {
         std::vector<format::safetensors::header> all(names.size());
         std::vector<std::uint64_t> sizes(names.size());
         std::vector<std::string> versions(names.size());
         for_each_in_parallel(threads_, names.size(), [&](std::size_t i) {
-            naming(names[i], [&] {
+            naming(place_, "", names[i], [&] {
                 of_data_file(
                     place_, names[i],
                     [&] {

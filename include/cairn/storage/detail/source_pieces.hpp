@@ -119,8 +119,9 @@ private:
         }
     };
     static constexpr std::uint64_t stretch_bytes = std::uint64_t{32} << 20;
-    /// At least as many as threads that read at a time, usually.
-    static constexpr std::size_t most_stretches = 16;
+    /// So many stretches are held, or as many as there are readers, if that is more: each may be
+    /// in the middle of one.
+    static constexpr std::size_t usual_stretches = 16;
 
     void set_up();
     any_reader new_reader() const;
@@ -142,6 +143,7 @@ private:
     readers in_order_{};  ///< Of whole tensors, from the beginning to the end.
     readers in_any_order_{};
     readers unchecked_{};
+    std::size_t reader_count_ = 0;
     std::map<std::string, chunk_order> orders_{};  ///< Of tensors that were read.
     std::vector<stretch> stretches_{};             ///< The last one was used last.
 };

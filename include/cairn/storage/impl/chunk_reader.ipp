@@ -2,7 +2,6 @@
 #ifndef CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 #define CAIRN_STORAGE_IMPL_CHUNK_READER_IPP
 
-#include <cairn/detail/failures.hpp>
 #include <cairn/detail/parallel.hpp>
 #include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
@@ -133,7 +132,7 @@ struct chunk_reader::state {
         detail::for_each_in_parallel(threads, all.size(), [&](std::size_t i) {
             auto const& file = all[i].first;
             auto const& w = all[i].second;
-            naming(*w.fqn, file, [&] {
+            detail::naming(placed, *w.fqn, file, [&] {
                 auto opened = open(file);
                 detail::check_size(placed, file, *meta, opened->size(), w.end, finder.index_name);
                 if (placed.requests_in_flight() > 1) planned.keep(file, std::move(opened));
@@ -150,7 +149,7 @@ struct chunk_reader::state {
         auto const& name = t->chunks.file(chunk);
         std::optional<chunk_checksum> found;
         try {
-            naming(fqn, name, [&] {
+            detail::naming(placed, fqn, name, [&] {
                 auto const file = open(name);
                 auto const p = finder.find_chunk(*file, fqn, *t, chunk);
                 check_found(p, *file, fqn, *t, chunk);
@@ -191,7 +190,7 @@ struct chunk_reader::state {
                 for (auto k = part.begin; k < part.end && !failed(); ++k) {
                     auto const& g = part.reads->items[k];
                     auto const& fqn = job->plan.items[g.items.front()].fqn;
-                    naming(fqn, *part.name, [&] {
+                    detail::naming(placed, fqn, *part.name, [&] {
                         auto const file = open(*part.name, *part.reads);
                         auto const at = [&](auto n) {
                             return stretch(job->plan, part.reads->items[n]);
@@ -208,7 +207,10 @@ struct chunk_reader::state {
                 ahead.reset();  // it refers to the file
                 job->give_back(std::move(memory));
                 std::lock_guard const lock(part.reads->m);
-                if (--part.reads->left == 0) part.reads->file.reset();
+                if (--part.reads->left != 0) return;
+                auto const file = std::exchange(part.reads->file, {});
+                // A file that is written in place, as torch.save does, stays open.
+                if (file && !failed()) detail::check_version(placed, *part.name, meta, *file);
             },
             [this, job](std::exception_ptr failure) {
                 try {
@@ -319,25 +321,10 @@ struct chunk_reader::state {
         }
     }
 
-    /// Adds the tensor and the file to the exceptions of `f()`, of any type.
-    template <class F>
-    void naming(const std::string& fqn, const std::string& file, F&& f) {
-        try {
-            f();
-        } catch (...) {
-            auto failure = detail::failure_from(std::current_exception(), -1);
-            auto& where = failure.where;
-            if (where.fqn.empty()) where.fqn = fqn;
-            if (where.file.empty()) where.file = placed.describe(file);
-            throw error(failure.code, std::move(where));
-        }
-    }
-
     /// Opens a data file, which is missing if it does not exist, now or when it is read.
     std::shared_ptr<open_file> open(const std::string& name) {
         auto again = [this, name] {
-            return detail::of_known_version(
-                placed, name, meta, detail::open_data_file(placed, name, finder.index_name));
+            return detail::open_known_version(placed, name, meta, finder.index_name);
         };
         return detail::of_data_file(
             placed, name,

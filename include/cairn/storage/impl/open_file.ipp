@@ -73,6 +73,10 @@ CAIRN_DECL byte_vector open_file::bytes(std::uint64_t at, std::uint64_t length) 
     return b;
 }
 
+CAIRN_DECL object_tag open_file::tag() {
+    return current()->tag();
+}
+
 CAIRN_DECL std::size_t open_file::read_uncached(std::uint64_t at, std::span<std::byte> into) {
     heed_stop();
     auto const n = current()->read_uncached(at, into);

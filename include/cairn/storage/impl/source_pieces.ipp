@@ -51,6 +51,7 @@ CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id
     }
     in_any_order_.idle.push_back(std::make_unique<reader>(std::move(first), mapped_));
     in_any_order_.idle.back()->get().set_up_reader(meta_, in_any_order_.setup);
+    reader_count_ = 1;
 }
 
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id, metadata meta)
@@ -117,7 +118,8 @@ CAIRN_DECL std::shared_ptr<const std::vector<std::byte>> source_pieces::read_str
     read_piece(s.fqn, s.region, s.type, s.at, bytes);
     s.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
     std::lock_guard const lock(m_);
-    if (stretches_.size() == most_stretches) stretches_.erase(stretches_.begin());
+    if (stretches_.size() >= std::max(usual_stretches, reader_count_))
+        stretches_.erase(stretches_.begin());
     stretches_.push_back(s);
     return s.bytes;
 }
@@ -226,14 +228,22 @@ CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& ta
         if (!by.idle.empty()) {
             mine = std::move(by.idle.back());
             by.idle.pop_back();
+        } else {
+            ++reader_count_;
         }
     }
-    if (!mine) {
-        mine = std::make_unique<reader>(new_reader(), mapped_);
-        mine->get().set_up_reader(meta_, by.setup);
+    try {
+        if (!mine) {
+            mine = std::make_unique<reader>(new_reader(), mapped_);
+            mine->get().set_up_reader(meta_, by.setup);
+        }
+        (void)await_completion<read_result>(
+            [&](auto done) { mine->get().read_data(plan, target, std::move(done)); });
+    } catch (...) {  // which ends this reader
+        std::lock_guard const lock(m_);
+        --reader_count_;
+        throw;
     }
-    (void)await_completion<read_result>(
-        [&](auto done) { mine->get().read_data(plan, target, std::move(done)); });
     std::lock_guard const lock(m_);
     by.idle.push_back(std::move(mine));
 }
