@@ -273,7 +273,7 @@ BOOST_AUTO_TEST_CASE(threads_do_not_read_again_what_others_have_read_meanwhile) 
     constexpr std::int64_t rows = 20, columns = 64;
     support::counting_store source{holding(with_tensor(
         std::string(4 * rows * columns, '\1'), nullptr, "little", {rows, columns}, {1, rows}))};
-    cairn::detail::source_pieces pieces(source, "f.pt");
+    cairn::detail::source_pieces pieces(cairn::any_store(source), "f.pt");
     std::latch together(rows);  // each has a reader of its own
     source.on_open([&](std::string_view) { together.arrive_and_wait(); });
     auto const halves = [&](std::uint64_t at) {
