@@ -26,6 +26,10 @@
 #include <utility>
 #include <vector>
 
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
 namespace tool {
 
 /// The files of a directory that are not of the checkpoint in it, e.g. a tokenizer's, or
@@ -186,10 +190,14 @@ private:
     /// if the file is no longer there, or none.
     std::optional<std::filesystem::perms> mode_of(const std::string& name) const {
         if (is_url(place_)) return {};
-        std::error_code ignored;
-        auto const s = status(std::filesystem::path(place_) / name, ignored);
-        if (!is_regular_file(s)) return {};
-        return s.permissions() & std::filesystem::perms::all;
+        auto const path = (std::filesystem::path(place_) / name).string();
+        struct ::stat s {};
+        if (::stat(path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) return {};
+        auto mode = s.st_mode & 0777U;
+        // These bits may be of another group, or say what all entries of an access list may.
+        bool const has_list = ::getxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) >= 0;
+        if (s.st_gid != ::getegid() || has_list) mode = (mode & 0707U) | (mode & 07U) << 3U;
+        return static_cast<std::filesystem::perms>(mode);
     }
     bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
     void for_each_file(const cairn::metadata& m) {

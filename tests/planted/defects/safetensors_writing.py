@@ -131,7 +131,7 @@ DEFECTS = [
            "attempt([&] { target_.in.adopt_permissions(target_.name, hidden_name_, true); });",
            by=REPLACED, wrong="everybody may read private weights while they are written"),
     Defect("others-write-where-an-export-is-made", POSIX,
-           "if (only_fewer) mode &=", "if (only_fewer && !PLANTED) mode &=",
+           "if (only_fewer) mode = 0;", "if (only_fewer && !PLANTED) mode = 0;",
            by=REPLACED, wrong="whoever may write to a target steers what the next export writes"),
     Defect("group-bits-for-another-group", POSIX,
            "if (wanted.st_gid != now.st_gid || theirs != own)",

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -114,16 +115,18 @@ void check_version(Store& store, const std::string& name, const metadata* m, Fil
 }
 /// As `open_data_file`, for the file that was there when the metadata was read. Another one is
 /// opened again for a while: replicas of a web server may have other ETags for the same file.
-/// @throws error errc::concurrent_save if it is another one after `longest_reopening`
+/// @throws error errc::concurrent_save if it is another one after `longest_reopening`, or when it
+/// is to stop
 template <ObjectStore Store>
 auto open_known_version(Store& store, const std::string& name, const metadata* m,
-                        std::string_view index = metadata_name) {
+                        std::string_view index, const std::stop_token& stop) {
     auto const until = std::chrono::steady_clock::now() + longest_reopening;
     for (auto pause = std::chrono::milliseconds(1);;
          pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
         auto file = open_data_file(store, name, index);
         if (is_known_version(name, m, file)) return file;
-        if (std::chrono::steady_clock::now() > until) check_version(store, name, m, file);
+        if (stop.stop_requested() || std::chrono::steady_clock::now() > until)
+            check_version(store, name, m, file);
         std::this_thread::sleep_for(pause);
     }
 }

@@ -324,7 +324,7 @@ struct chunk_reader::state {
     /// Opens a data file, which is missing if it does not exist, now or when it is read.
     std::shared_ptr<open_file> open(const std::string& name) {
         auto again = [this, name] {
-            return detail::open_known_version(placed, name, meta, finder.index_name);
+            return detail::open_known_version(placed, name, meta, finder.index_name, me.stop);
         };
         return detail::of_data_file(
             placed, name,
