@@ -76,11 +76,17 @@ BOOST_AUTO_TEST_CASE(of_a_file_on_a_disk_only_what_the_page_cache_has_is_read) {
     auto const path = place.dir / "o";
     auto h = store.open("o");
     (void)reads(h, 5000, 3000, bytes);
-    support::forget_cached(path);
-    int const fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    bool const cold = !cairn::detail::page_cache_may_have(fd, 0, 4096);
-    ::close(fd);
-    if (cold) BOOST_TEST(!reads(h, 0, 4096, bytes));
+    // What the kernel has begun to read ahead may come in between.
+    bool was_cold = false, was_refused = false;
+    for (int again = 0; again < 20 && !was_refused; ++again) {
+        support::forget_cached(path);
+        int const fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        bool const cold = !cairn::detail::page_cache_may_have(fd, 0, 4096);
+        ::close(fd);
+        was_cold = was_cold || cold;
+        was_refused = cold && !reads(h, 0, 4096, bytes);
+    }
+    BOOST_TEST(was_refused == was_cold);
     cairn::byte_vector all(size);
     h.read(0, all);
     bool const tells = kind_of(path) == cairn::detail::file_system::disk;
