@@ -25,9 +25,13 @@
 namespace cairn {
 namespace detail {
 
+struct stager_part {
+    template <class T>
+    static constexpr bool is = Stager<T>;
+};
 struct background_save_part_check {
     template <class T>
-    static constexpr bool is = SavePart<T> || is_part<stager_part, T>();
+    static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
 };
 
 /// Whether a save uses a part of the caller's until its end, so that its handle has to wait. Of an
@@ -36,12 +40,12 @@ struct background_save_part_check {
 template <class Part>
 constexpr bool is_used_to_the_end() {
     using part = std::remove_cvref_t<Part>;
-    if constexpr (is_part<stager_part, part>())
+    if constexpr (stager_part::is<part>)
         return !std::is_same_v<part, staging_arena>;
-    else if constexpr (is_part<plan_cache_part, part>())
+    else if constexpr (plan_cache_part::is<part>)
         return false;
     else
-        return is_borrowed<Part>() && !is_part<executor_part, part>();
+        return is_borrowed<Part>() && !executor_part::is<part>;
 }
 template <class... Parts>
 inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());

@@ -84,9 +84,9 @@ struct no_lane {
     static std::nullptr_t erased() noexcept { return nullptr; }
 };
 
-template <part_kind Kind, template <class> class Ref, class... Parts>
+template <class Tag, template <class> class Ref, class... Parts>
 constexpr auto lane_type() {
-    constexpr auto i = index_of<Kind, Parts...>();
+    constexpr auto i = index_of<Tag, Parts...>();
     if constexpr (i < sizeof...(Parts)) {
         using part = std::tuple_element_t<i, std::tuple<Parts...>>;
         if constexpr (std::is_lvalue_reference_v<part>)
@@ -97,17 +97,17 @@ constexpr auto lane_type() {
         return std::type_identity<no_lane>();
     }
 }
-template <part_kind Kind, template <class> class Ref, class... Parts>
-using lane_of = typename decltype(lane_type<Kind, Ref, Parts...>())::type;
+template <class Tag, template <class> class Ref, class... Parts>
+using lane_of = typename decltype(lane_type<Tag, Ref, Parts...>())::type;
 
 /// Opens the lane, if one is needed, and calls `then`: inside this call if none is.
-template <part_kind Kind, class Lane, class... Parts>
+template <class Tag, class Lane, class... Parts>
 void open_lane(Lane& l, std::tuple<Parts...>& parts, const boost::asio::any_io_executor& on,
                deadline by, std::function<void(std::exception_ptr)> then) {
     if constexpr (std::is_same_v<Lane, no_lane>)
         then(nullptr);
     else
-        l.open(std::get<index_of<Kind, Parts...>()>(parts), on, by, std::move(then));
+        l.open(std::get<index_of<Tag, Parts...>()>(parts), on, by, std::move(then));
 }
 
 }  // namespace cairn::detail

@@ -5,14 +5,11 @@
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/data_plane.hpp>
 #include <cairn/memory/concepts.hpp>
-#include <cairn/memory/stager.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/planner/concepts.hpp>
 #include <cairn/storage/concepts.hpp>
-
-#include <boost/asio/execution/executor.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -24,55 +21,66 @@
 
 namespace cairn {
 class mapping;
-class plan_cache;
-}  // namespace cairn
+}
 
 namespace cairn::detail {
 
-/// The kinds of parts: concepts cannot be passed to templates.
-enum part_kind {
-    communicator_part,
-    data_plane_part,
-    save_planner_part,
-    load_planner_part,
-    writer_part,
-    reader_part,
-    store_part,
-    sink_part,
-    memory_part,
-    mapping_part,
-    executor_part,
-    stager_part,
-    plan_cache_part,
+// Concepts cannot be passed to templates: one tag each.
+struct communicator_part {
+    template <class T>
+    static constexpr bool is = Communicator<T>;
 };
-template <part_kind Kind, class Part>
-constexpr bool is_part() {
-    using part = std::remove_cvref_t<Part>;
-    if constexpr (Kind == communicator_part) return Communicator<part>;
-    if constexpr (Kind == data_plane_part) return DataPlane<part>;
-    if constexpr (Kind == save_planner_part) return SavePlanner<part>;
-    if constexpr (Kind == load_planner_part) return LoadPlanner<part>;
-    if constexpr (Kind == writer_part) return StorageWriter<part>;
-    if constexpr (Kind == reader_part) return StorageReader<part>;
-    if constexpr (Kind == store_part) return ObjectStore<part>;
-    if constexpr (Kind == sink_part) return EventSink<part>;
-    if constexpr (Kind == memory_part) return MemorySpace<part>;
-    if constexpr (Kind == mapping_part) return std::is_same_v<part, mapping>;
-    if constexpr (Kind == executor_part) return boost::asio::execution::is_executor<part>::value;
-    if constexpr (Kind == stager_part) return Stager<part>;
-    if constexpr (Kind == plan_cache_part) return std::is_same_v<part, plan_cache>;
-}
+struct data_plane_part {
+    template <class T>
+    static constexpr bool is = DataPlane<T>;
+};
+struct save_planner_part {
+    template <class T>
+    static constexpr bool is = SavePlanner<T>;
+};
+struct load_planner_part {
+    template <class T>
+    static constexpr bool is = LoadPlanner<T>;
+};
+struct writer_part {
+    template <class T>
+    static constexpr bool is = StorageWriter<T>;
+};
+struct reader_part {
+    template <class T>
+    static constexpr bool is = StorageReader<T>;
+};
+struct store_part {
+    template <class T>
+    static constexpr bool is = ObjectStore<T>;
+};
+struct sink_part {
+    template <class T>
+    static constexpr bool is = EventSink<T>;
+};
+
+struct memory_part {
+    template <class T>
+    static constexpr bool is = MemorySpace<T>;
+};
+
+struct mapping_part {
+    template <class T>
+    static constexpr bool is = std::is_same_v<T, mapping>;
+};
 
 template <class T, class... Parts>
 inline constexpr bool has_type = (false || ... || std::is_same_v<T, std::remove_cvref_t<Parts>>);
 
-template <part_kind Kind, class... Parts>
-inline constexpr std::size_t count_of = (std::size_t{0} + ... + (is_part<Kind, Parts>() ? 1 : 0));
+template <class Tag, class... Parts>
+inline constexpr std::size_t count_of =
+    (std::size_t{0} + ... + (Tag::template is<std::remove_cvref_t<Parts>> ? 1 : 0));
 
-template <part_kind Kind, class... Parts>
+template <class Tag, class... Parts>
 constexpr std::size_t index_of() {
     std::size_t i = 0, found = sizeof...(Parts);
-    ((is_part<Kind, Parts>() ? (found = i < found ? i : found, ++i) : ++i), ...);
+    ((Tag::template is<std::remove_cvref_t<Parts>> ? (found = i < found ? i : found, ++i) : ++i),
+     ...);
     return found;
 }
 
@@ -80,9 +88,8 @@ constexpr std::size_t index_of() {
 template <class Part>
 constexpr bool in_background() {
     using part = std::remove_cvref_t<Part>;
-    constexpr bool communicator =
-        !is_part<communicator_part, part>() || BackgroundCommunicator<part>;
-    constexpr bool data_plane = !is_part<data_plane_part, part>() || BackgroundDataPlane<part>;
+    constexpr bool communicator = !communicator_part::is<part> || BackgroundCommunicator<part>;
+    constexpr bool data_plane = !data_plane_part::is<part> || BackgroundDataPlane<part>;
     return communicator && data_plane;
 }
 template <class... Parts>
@@ -110,9 +117,9 @@ struct no_part {};
 
 /// Returns the erased form of the part of a kind, or `no_part`.
 /// @tparam Ref  `communicator_ref` or another of its kind.
-template <part_kind Kind, template <class> class Ref, class... Parts>
+template <class Tag, template <class> class Ref, class... Parts>
 auto ref_to(std::tuple<Parts...>& parts) {
-    constexpr auto i = index_of<Kind, Parts...>();
+    constexpr auto i = index_of<Tag, Parts...>();
     if constexpr (i < sizeof...(Parts))
         return Ref<std::remove_cvref_t<std::tuple_element_t<i, std::tuple<Parts...>>>>(
             std::get<i>(parts));
@@ -135,11 +142,10 @@ Erased* pointer_to(no_part&) noexcept {
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
-    constexpr bool duplicated =
-        is_part<communicator_part, part>() || is_part<data_plane_part, part>();
-    constexpr bool may_copy = is_part<memory_part, part>() || is_part<sink_part, part>() ||
-                              is_part<mapping_part, part>() ||
-                              (is_part<store_part, part>() && RelocatableStore<part>);
+    constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
+    constexpr bool may_copy = memory_part::is<part> || sink_part::is<part> ||
+                              mapping_part::is<part> ||
+                              (store_part::is<part> && RelocatableStore<part>);
     constexpr bool copied = may_copy && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }

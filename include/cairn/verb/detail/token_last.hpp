@@ -5,12 +5,20 @@
 #include <cairn/verb/detail/parts.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/execution/executor.hpp>
 
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace cairn::detail {
+
+/// An executor among the parts of an asynchronous verb.
+struct executor_part {
+    template <class T>
+    static constexpr bool is = boost::asio::execution::is_executor<T>::value;
+};
 
 /// Calls `f(token, parts...)`: the last argument is moved to the front.
 template <class F, class... Args>
@@ -26,7 +34,7 @@ template <class Check, class Tuple, std::size_t... Index>
 constexpr bool all_but_last(std::index_sequence<Index...>) {
     return (true && ... &&
             (Check::template is<std::tuple_element_t<Index, Tuple>> ||
-             is_part<executor_part, std::tuple_element_t<Index, Tuple>>()));
+             executor_part::is<std::remove_cvref_t<std::tuple_element_t<Index, Tuple>>>));
 }
 
 /// Arguments are parts that satisfy `Check` or an executor, then one completion token.
