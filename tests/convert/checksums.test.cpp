@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sources.hpp"
 #include "support/counting_store.hpp"
 #include "support/error_codes.hpp"
 #include "support/scratch.hpp"
@@ -14,8 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -25,20 +24,9 @@ BOOST_AUTO_TEST_SUITE(convert_checksums)
 namespace {
 
 namespace fs = std::filesystem;
+using convert_sources::damage;
+using convert_sources::numbers;
 using support::is;
-
-std::vector<float> numbers(std::size_t n) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), 1.0f);
-    return v;
-}
-void damage(const fs::path& file, std::uint64_t at) {
-    std::fstream f(file, std::ios::binary | std::ios::in | std::ios::out);
-    f.seekg(static_cast<std::streamoff>(at));
-    char const c = static_cast<char>(f.get() ^ 1);
-    f.seekp(static_cast<std::streamoff>(at));
-    f.put(c);
-}
 
 /// Saves rows on ranks, the last rows by the first rank.
 void save_rows(int ranks, std::vector<float>& all, std::int64_t columns, const fs::path& to) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sources.hpp"
 #include "support/allocations.hpp"
 #include "support/counting_store.hpp"
 #include "support/error_codes.hpp"
@@ -28,7 +29,6 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
-#include <numeric>
 #include <random>
 #include <string>
 #include <string_view>
@@ -39,6 +39,8 @@ BOOST_AUTO_TEST_SUITE(convert)
 namespace {
 
 namespace fs = std::filesystem;
+using convert_sources::damage;
+using convert_sources::numbers;
 using support::is;
 
 const fs::path golden = CAIRN_GOLDEN;
@@ -50,11 +52,6 @@ support::whole all_of(const fs::path& checkpoint) {
 fs::path place_of(const fs::path& sample) {
     return fs::exists(sample / "checkpoint") ? sample / "checkpoint" : sample;
 }
-std::vector<float> numbers(std::size_t n) {
-    std::vector<float> v(n);
-    std::iota(v.begin(), v.end(), 1.0f);
-    return v;
-}
 cairn::metadata metadata_of(const std::string& checkpoint) {
     cairn::checkpoint_reader reader{cairn::file_store()};
     reader.reset(checkpoint);
@@ -64,13 +61,6 @@ cairn::metadata metadata_of(const std::string& checkpoint) {
 cairn::metadata pickle_of(const std::string& checkpoint) {
     cairn::file_store place(checkpoint);
     return cairn::format::torch::parse_metadata_pickle(cairn::read_whole(place, ".metadata"));
-}
-void damage(const fs::path& file, std::uint64_t at) {
-    std::fstream f(file, std::ios::binary | std::ios::in | std::ios::out);
-    f.seekg(static_cast<std::streamoff>(at));
-    char const c = static_cast<char>(f.get() ^ 1);
-    f.seekp(static_cast<std::streamoff>(at));
-    f.put(c);
 }
 
 }  // namespace

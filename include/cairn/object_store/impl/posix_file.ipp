@@ -145,7 +145,6 @@ CAIRN_DECL void adopt_permissions(const std::string& from, const std::string& to
     auto mode = wanted.st_mode & 0777U;
     // These bits are of another group, or say what all entries of an ACL may have together.
     if (wanted.st_gid != now.st_gid || theirs != own) mode = (mode & 0707U) | (mode & 07U) << 3U;
-    if (is_place && !S_ISDIR(wanted.st_mode)) mode |= (mode & 0444U) >> 2U;
     if (only_fewer) mode = 0;
     mode |= is_place ? 0700U : 0600U;
     // A new directory may have inherited that its files get its group.
