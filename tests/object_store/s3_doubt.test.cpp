@@ -199,6 +199,94 @@ BOOST_AUTO_TEST_CASE(an_upload_that_may_have_been_begun_is_removed_with_its_obje
     BOOST_TEST(s.uploads(bucket).empty());
 }
 
+/// As is said of those that a completion has ended.
+BOOST_AUTO_TEST_CASE(an_upload_that_is_said_to_be_gone_is_removed_if_it_is_listed) {
+    doubtful s;
+    auto store = s.impatient();
+    bool on = true;
+    s.fail_each(faults::no_such_upload(effect::none), [&](auto const&) { return on; });
+    BOOST_CHECK_EXCEPTION(put(store, "o", pattern(part + 1)), cairn::error, is(errc::io));
+    BOOST_TEST(s.uploads(bucket).size() == 1u);
+    BOOST_CHECK_EXCEPTION(store.remove("o"), cairn::error, is(errc::io));
+    on = false;
+    store.remove("o");
+    BOOST_TEST(s.uploads(bucket).empty());
+}
+
+/// The answer to its beginning was lost, and so was the listing that shows it.
+BOOST_AUTO_TEST_CASE(an_upload_that_could_not_be_looked_for_is_removed_with_its_object) {
+    doubtful s;
+    auto store = s.store();
+    auto const name = "o." + std::string(32, 'a');
+    s.fail(faults::internal_error(effect::done), kind::create_upload, 0);
+    s.fail(faults::answer(403, "AccessDenied"), kind::list_uploads, 0);
+    put(store, name, pattern(part + 1));
+    BOOST_TEST(s.uploads(bucket).size() == 1u);
+    store.remove(name);
+    BOOST_TEST(s.uploads(bucket).empty());
+}
+
+/// Of a proxy whose server is away: nothing is said about the object.
+BOOST_AUTO_TEST_CASE(a_page_that_says_404_is_no_answer) {
+    doubtful s;
+    auto store = s.store();
+    save(store, 1);
+    put(store, "o", pattern(10));
+    auto const once = [&](kind k) { s.fail(faults::answer(404, ""), k, 0); };
+    once(kind::head_object);
+    BOOST_TEST(!store.tag("o").text.empty());
+    once(kind::get_object);
+    BOOST_TEST(get(store, "o") == pattern(10));
+    once(kind::list_objects);
+    BOOST_TEST(store.list().size() == 1u);
+    once(kind::delete_object);
+    store.remove("o");
+    BOOST_TEST(!s.content(bucket, "o").has_value());
+    BOOST_TEST(store.tag("o").text.empty());
+}
+
+/// The commit of a save was made, and then there are only pages.
+BOOST_AUTO_TEST_CASE(a_commit_that_pages_hide_is_in_doubt) {
+    doubtful s;
+    save(s.store(), 1);
+    auto o = options_at(s);
+    o.retry_for = std::chrono::milliseconds(200);
+    bool on = true;
+    auto const of_metadata = [&](auto const& r) { return on && r.key.ends_with("/.metadata"); };
+    auto const is_put = [&](auto const& r) {
+        return of_metadata(r) && r.what() == kind::put_object;
+    };
+    s.fail(faults::reset(effect::done), is_put, 0);
+    bool made = false;
+    s.fail_each(faults::answer(404, ""), [&](auto const& r) {
+        bool const is_later = made;
+        made = made || is_put(r);
+        return is_later && of_metadata(r);
+    });
+    BOOST_CHECK_EXCEPTION(save(cairn::s3_store(o), 2), cairn::error, is(errc::outcome_unknown));
+    on = false;
+    std::vector<float> got(9);
+    auto store = s.store();
+    (void)cairn::load(cairn::state_dict{{"w", got}}, "step_1", store);
+    BOOST_TEST(got.front() == 2);
+}
+
+/// It was made, its answer was lost, and another process has removed it before the next try.
+BOOST_AUTO_TEST_CASE(a_commit_that_was_removed_since_is_in_doubt) {
+    doubtful s;
+    save(s.store(), 1);
+    auto lost = faults::reset(effect::done);
+    lost.then = [](s3_server::world& w) {
+        auto& objects = w.buckets.at(bucket).objects;
+        std::erase_if(objects, [](auto const& o) { return o.first.ends_with("/.metadata"); });
+    };
+    s.fail(
+        lost,
+        [](auto const& r) { return r.what() == kind::put_object && r.key.ends_with("/.metadata"); },
+        0);
+    BOOST_CHECK_EXCEPTION(save(s.store(), 2), cairn::error, is(errc::outcome_unknown));
+}
+
 /// Of a proxy, with status 200: nothing has been done.
 BOOST_AUTO_TEST_CASE(a_page_of_somebody_else_is_no_answer) {
     doubtful s;

@@ -189,7 +189,9 @@ inline std::vector<fault> transient() {
             short_body(),
             error_in_body(effect::none),
             error_in_body(effect::done),
-            no_such_upload(effect::done)};
+            no_such_upload(effect::done),
+            answer(404, ""),
+            answer(404, "", effect::done)};
 }
 
 }  // namespace faults

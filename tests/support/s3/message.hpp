@@ -120,7 +120,8 @@ struct answer {
     std::shared_ptr<const std::string> body = std::make_shared<std::string>();
     std::size_t from = 0;  ///< Of `body`, what is sent.
     std::size_t count = 0;
-    bool close = false;  ///< The connection ends with it.
+    bool close = false;    ///< The connection ends with it.
+    bool is_page = false;  ///< Not of S3: of a proxy.
 
     std::string_view content() const { return std::string_view(*body).substr(from, count); }
     void set_body(std::shared_ptr<const std::string> whole) {

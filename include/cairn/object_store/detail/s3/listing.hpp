@@ -47,6 +47,10 @@ CAIRN_DECL listed_place list_below(client& c, const std::string& prefix,
 /// if asked for less.
 CAIRN_DECL std::vector<listed_upload> list_uploads(client& c, const std::string& prefix);
 
+/// Whether an upload is there, although an answer says that it is not. One that may not be listed
+/// is not.
+CAIRN_DECL bool is_listed(client& c, const std::string& key, const std::string& upload);
+
 }  // namespace cairn::detail::s3
 
 #ifdef CAIRN_HEADER_ONLY

@@ -40,6 +40,8 @@ public:
     CAIRN_DECL void finish();
     /// Whether that may be so, although `finish` has failed, perhaps for another reason.
     bool may_appear() const noexcept { return may_appear_; }
+    /// Whether there may be another upload of its key, which nobody knows.
+    bool may_have_others() const noexcept { return in_doubt_; }
     /// Ends what is under way, and removes what was sent unless it is finished.
     /// @return whether nothing of it can be left
     CAIRN_DECL bool end() noexcept;
@@ -85,7 +87,7 @@ private:
     std::vector<part> parts_;
     std::size_t under_way_ = 0;
     std::exception_ptr failure_{};
-    bool finished_ = false, may_appear_ = false;
+    bool finished_ = false, may_appear_ = false, in_doubt_ = false;
     struct on_cancel {
         upload& self;
         void operator()() const noexcept { self.cancel(); }

@@ -152,6 +152,13 @@ inline int status_of(std::string_view code) {
     return 500;
 }
 
+/// A page of a proxy is as good as no answer.
+inline void note_page(const call& c, answer& a, int status = 502) {
+    a.got.status = status;
+    if (a.code.empty()) a.message = "an answer that is not S3's: of a proxy, perhaps";
+    a.in_doubt = c.method != "GET";
+}
+
 CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     auto const r = make(c, t);
     ++requests_;
@@ -166,11 +173,10 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     received_ += a.got.received;
     if (!a.ok()) {
         read_error(a);
+        if (a.is(404) && a.code.empty() && c.method != "HEAD") note_page(c, a);
     } else if (!is_of_s3(c, a)) {
         read_error(a);
-        a.got.status = a.code.empty() ? 502 : status_of(a.code);
-        if (a.code.empty()) a.message = "an answer that is not S3's: of a proxy, perhaps";
-        a.in_doubt = c.method != "GET";
+        note_page(c, a, a.code.empty() ? 502 : status_of(a.code));
     } else if (c.may_fail_late) {
         read_error(a);
         // A proxy's page, or nothing, is no confirmation.
@@ -187,13 +193,16 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
 
 /// The answer to HEAD has no words: why it failed is asked for by a GET.
 CAIRN_DECL void client::explain_head(const call& c, const trying& t, answer& a) {
-    bool const unclear = a.is(400) || a.is(403) || (a.is(404) && !bucket_is_there_);
+    // S3 names each request; a proxy whose server is away may say 404, too.
+    bool const may_be_page = a.is(404) && a.got.header("x-amz-request-id").empty();
+    bool const unclear = a.is(400) || a.is(403) || may_be_page || (a.is(404) && !bucket_is_there_);
     if (c.method != "HEAD" || !unclear) return;
     auto get = c;
     get.method = "GET";
     get.headers.emplace_back("range", "bytes=0-0");
     get.most_body = std::size_t{64} << 10;
     auto why = exchange(get, t);
+    if (may_be_page && !why.is(404)) note_page(c, a);
     if (!why.is(a.got.status)) return;
     a.code = std::move(why.code);
     a.message = std::move(why.message);

@@ -208,6 +208,8 @@ CAIRN_DECL void conditional_puts::put(const std::string& key, byte_span bytes,
             throw unknown(c, a);
         }
         if (there.is_ours) return;
+        // It may have been made and removed since.
+        if (in_doubt && there.tag.text.empty() && !match.text.empty()) throw unknown(c, a);
         if (there.tag != match) throw replaced(there.tag);
         // Refused, although what must be there is: what was seen is an old version, perhaps.
         if (round < most_rounds) continue;

@@ -172,6 +172,19 @@ CAIRN_DECL std::vector<listed_upload> list_uploads(client& c, const std::string&
     }
 }
 
+CAIRN_DECL bool is_listed(client& c, const std::string& key, const std::string& upload) {
+    try {
+        auto const all = list_uploads(c, key);
+        return std::any_of(all.begin(), all.end(),
+                           [&](auto const& u) { return u.key == key && u.id == upload; });
+    } catch (const error& e) {
+        if (e.code() == make_error_code(errc::permission_denied) ||
+            e.code() == make_error_code(errc::unsupported))
+            return false;
+        throw;
+    }
+}
+
 }  // namespace cairn::detail::s3
 
 #endif

@@ -83,19 +83,25 @@ struct s3_store::impl {
             return {};
         }
     }
-    /// What is not there is removed.
-    static void remove(const s3_store& at, const detail::s3::call& c) {
+    static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
+        auto const c = about(at, "DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
         if (!a.ok() && !detail::s3::is_missing(a)) throw requests.failure(c, a);
-    }
-    static void remove_object(const s3_store& at, const std::string& key) {
-        remove(at, about(at, "DELETE", key, "s3:DeleteObject"));
     }
     static void end_upload(const s3_store& at, const std::string& key, const std::string& id) {
         auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
         c.query = {{"uploadId", id}};
-        remove(at, c);
+        auto& requests = at.s_->here().requests;
+        auto const a = requests.send(c);
+        if (a.ok()) return;
+        if (!detail::s3::is_missing(a)) throw requests.failure(c, a);
+        if (detail::s3::is_listed(requests, key, id))
+            throw error(errc::io,
+                        {.file = c.what,
+                         .expected = "the upload to be ended",
+                         .found = "that it is listed, although '" + a.code + "' was the answer",
+                         .remedy = "remove it again later"});
     }
     static void end_uploads(const s3_store& at, const std::string& key);
     static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
@@ -153,6 +159,10 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
+    if (w.s_->object->may_have_others()) {
+        std::lock_guard const lock(here.m);
+        here.in_doubt.insert(key);
+    }
     return w;
 }
 

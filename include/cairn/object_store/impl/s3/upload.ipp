@@ -56,7 +56,8 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
                                .expected = "an answer that names the upload",
                                .found = "one that does not"});
     // Those to a key that others use, too, may be theirs.
-    if (a.in_doubt && has_id(key_)) end_others(since);
+    in_doubt_ = a.in_doubt && has_id(key_);
+    if (in_doubt_) end_others(since);
 }
 
 /// A try whose answer was lost may have begun an upload that nobody knows.
@@ -65,7 +66,7 @@ CAIRN_DECL void upload::end_others(std::chrono::system_clock::time_point since) 
     try {
         for (auto const& u : list_uploads(client_, key_))
             if (u.key == key_ && u.id != id_ && u.begun >= since - clocks_differ) (void)abort(u.id);
-    } catch (...) {  // it has no parts, and ends with its object
+    } catch (...) {  // it has no parts, and ends when its object is removed
     }
 }
 
@@ -357,7 +358,7 @@ CAIRN_DECL bool upload::abort(const std::string& id) noexcept {
         c.retry_for =
             std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
         auto const a = client_.send(c);
-        return a.ok() || a.is(404);
+        return a.ok() || (a.is(404) && !is_listed(client_, key_, id));
     } catch (...) {  // a listing shows it to those who collect leftovers
         return false;
     }
