@@ -17,11 +17,13 @@ namespace cairn::detail {
 
 /// Removes what ended saves and removals have left in one place. Nothing is removed if there is a
 /// checkpoint whose metadata does not say which files it has.
+/// @param again  Whether intents stay for a later call.
 /// @throws error for such a checkpoint
 template <ObjectStore Store>
-void collect_leftovers(Store& place, std::vector<std::string>& warnings,
-                       cairn::activity* activity) {
+void collect_leftovers(Store& place, std::vector<std::string>& warnings, cairn::activity* activity,
+                       bool again = false) {
     leftovers<Store> rest(place, {}, activity);
+    if (again) rest.keep_intents();
     rest.find({}, {});
     rest.look_at_what_stands();
     std::optional<storage_clock<Store>> clock;

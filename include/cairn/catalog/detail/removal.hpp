@@ -37,10 +37,11 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
 
 /// Removes what ended saves and removals have left in a place, and the place if it is then empty.
 /// Whatever a checkpoint or a running save needs stays.
+/// @param again  Whether intents stay, too: files that they list may appear yet.
 /// @return Whether nothing is left that a later call may remove.
 CAIRN_DECL bool collect_place(any_store root, const checkpoint_id& id,
                               std::vector<std::string>& warnings,
-                              cairn::activity* activity = nullptr);
+                              cairn::activity* activity = nullptr, bool again = false);
 
 /// What a run remembers of the checkpoints in a store, from save to save.
 struct run_memory {
@@ -64,6 +65,7 @@ struct run_memory {
     std::set<std::string> told{};                ///< Warnings that were given.
     bool collected = false;                      ///< Leftovers of earlier runs were removed.
     std::set<checkpoint_id> left{};              ///< Places where some could not be.
+    std::set<checkpoint_id> uncertain{};         ///< Places where some may appear yet.
     std::set<std::string> held{};                ///< Saves whose checkpoints stay for now.
     std::vector<std::string> removed{};          ///< Saves whose checkpoints were removed.
 };

@@ -34,6 +34,7 @@ CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::strin
 CAIRN_DECL void run_catalog::note_left(const checkpoint_id& id) {
     std::lock_guard const lock(m_);
     run_.left.insert(id);
+    run_.uncertain.insert(id);
 }
 
 CAIRN_DECL void run_catalog::hold(const std::string& save_id) {

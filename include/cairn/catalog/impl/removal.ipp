@@ -104,14 +104,15 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
 }
 
 CAIRN_DECL bool collect_place(any_store root, const checkpoint_id& id,
-                              std::vector<std::string>& warnings, cairn::activity* activity) {
+                              std::vector<std::string>& warnings, cairn::activity* activity,
+                              bool again) {
     auto place = root.at(id);
     auto const has_intent = [](const auto& objects) {
         return std::any_of(objects.begin(), objects.end(),
                            [](auto const& o) { return is_intent_name(o.name); });
     };
     auto const before = place.list();
-    collect_leftovers(place, warnings, activity);
+    collect_leftovers(place, warnings, activity, again);
     if (is_left_empty(place, id, !before.empty())) root.remove_place(id);
     return !has_intent(before) || !has_intent(place.list());
 }
@@ -223,8 +224,10 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
     for (auto const& at : found.others)
         if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
             bool all = false;
+            // What a storage was still to do when a rank gave it up is done by the next save.
+            bool const again = run.uncertain.erase(at.id) != 0;
             bool const silent = attempt("leftovers in '" + at.id + "'", [&](auto& said) {
-                all = collect_place(root, at.id, said, activity);
+                all = collect_place(root, at.id, said, activity, again);
             });
             if (all && silent)
                 run.left.erase(at.id);

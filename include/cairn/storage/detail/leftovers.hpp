@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -60,6 +61,8 @@ public:
     void collect(const std::string& own, const std::string& replaced_id) {
         if (attempt([&] { find(own, replaced_id); })) remove_found();
     }
+    /// Files that they list may appear after they were removed: a later collection looks again.
+    void keep_intents() noexcept { keeps_intents_ = true; }
     /// The first half of `collect`: saves that are found to have ended can no longer publish.
     /// @throws what the store throws as it lists its objects
     void find(const std::string& own, const std::string& replaced_id) {
@@ -120,7 +123,8 @@ public:
             bool const replaced_gone = remove_replaced(i.what.replaced, i.what.replaced_id);
             if (i.removes() && standing_tag_.text.empty()) remove_strays();
             bool const needed = i.removes() && has_strays() && standing_tag_.text.empty();
-            if (planned_gone && replaced_gone && !i.stays && !needed) forget(i.name);
+            if (planned_gone && replaced_gone && !i.stays && !needed && !keeps_intents_)
+                forget(i.name);
         }
     }
     /// Removes an intent, after the files that it lists, and only once they are certainly removed.
@@ -246,6 +250,7 @@ private:
 
     /// The outcome of the removal of one file, and a warning about it, if any.
     struct removal {
+        bool tried = false;
         bool touched = false;  ///< It may have been removed, by this process or another.
         std::string warning{};
         std::exception_ptr failure{};
@@ -263,19 +268,24 @@ private:
         }
         std::vector<removal> all(due.size());
         std::atomic<std::size_t> next{0};
+        std::atomic<bool> is_away{false};  // a storage that fails each time after a minute, perhaps
         auto const most = std::min(requests_in_flight_of(store_), due.size());
         in_parallel(static_cast<unsigned>(most), [&] {
-            for (auto i = next++; i < due.size(); i = next++) {
+            using clock = std::chrono::steady_clock;
+            for (auto i = next++; i < due.size() && !is_away; i = next++) {
                 if (activity_ != nullptr) activity_->advance();
+                auto const began = clock::now();
+                all[i].tried = true;
                 try {
                     remove_one(*due[i], save_id, must_be_its_own, all[i]);
                 } catch (...) {
                     all[i].failure = std::current_exception();
+                    if (clock::now() - began > std::chrono::seconds(10)) is_away = true;
                 }
             }
         });
         for (auto& one : all) {
-            gone = gone && !one.failure;
+            gone = gone && one.tried && !one.failure;
             removed_ = removed_ || one.touched;
             has_removed_ = has_removed_ || one.touched;
             if (one.failure) warn(text_of(one.failure));
@@ -337,6 +347,7 @@ private:
     std::size_t unsaid_ = 0;
     bool removed_ = false;  ///< And not synced since.
     bool has_removed_ = false;
+    bool keeps_intents_ = false;
     bool unsure_ = false;
     bool removed_here_ = false;  ///< An intent shows that a checkpoint was removed.
 };

@@ -9,6 +9,7 @@
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/removed_space.hpp>
+#include <cairn/object_store/detail/time_limit.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/checkpoint_files.hpp>
@@ -24,6 +25,7 @@
 #include <cairn/storage/torch_writer.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -231,15 +233,17 @@ struct torch_writer::state {
 
     bool abandon() noexcept {
         bool gone = true;
-        auto const attempt = [&](auto&& f) {
-            try {
-                f();
+        std::optional<detail::time_limit> limit;
+        try {
+            limit.emplace(std::chrono::minutes(1));
+        } catch (...) {  // while the storage is away, each file takes that long
+        }
+        for (auto const& name : std::exchange(made, {})) try {
+                if (me.activity) me.activity->advance();
+                placed.remove(name);
             } catch (...) {  // a leftover, listed in the intent for a later save
                 gone = false;
             }
-        };
-        for (auto const& name : made) attempt([&] { placed.remove(name); });
-        made.clear();
         if (!me.coordinator) running.reset();
         return gone;
     }
