@@ -2,10 +2,12 @@
 // Two places: each save goes to the first, some are copied to the second, and nothing counts as
 // there before all of it is.
 #include "support/data_files.hpp"
+#include "support/scratch.hpp"
 #include "tiered_run.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -16,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -343,6 +346,25 @@ BOOST_AUTO_TEST_CASE(the_newest_of_both_places_is_found) {
             BOOST_TEST(me.row[0] == 2.0f);
         });
     }
+}
+
+BOOST_AUTO_TEST_CASE(a_path_in_the_first_place_names_the_copy_in_the_second_too) {
+    support::scratch const here;
+    cairn::memory_store far;
+    std::vector<float> w(3, 1.0f);
+    cairn::state_dict const state{{"w", w}};
+    cairn::checkpointer_options o{.every = cairn::steps(1)};
+    o.upload = cairn::upload_options{.to = cairn::any_store(far)};
+    {
+        cairn::checkpointer ckpt(cairn::solo(), cairn::file_store(here.dir), o);
+        (void)ckpt.save_now(1, state);
+        (void)ckpt.wait();
+    }
+    std::filesystem::remove_all(here.dir / "step_1");
+    w.assign(3, 0.0f);
+    cairn::checkpointer ckpt(cairn::solo(), cairn::file_store(here.dir), o);
+    (void)ckpt.load((here.dir / "step_1").string(), state);
+    BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {

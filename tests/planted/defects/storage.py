@@ -133,8 +133,8 @@ DEFECTS = [
            by="storage:threads", wrong="a rank refuses the number of files that the coordinator "
            "has named"),
     Defect("abandoned-files-stay", WRITER,
-           "attempt([&] { placed.remove(name); });",
-           "attempt([&] { if (!PLANTED) placed.remove(name); });",
+           "placed.remove(name);\n            } catch",
+           "if (!PLANTED) placed.remove(name);\n            } catch",
            by="storage save", wrong="a save that failed leaves its files"),
     Defect("abandon-always-succeeds", WRITER,
            "gone = false;", "gone = PLANTED;",

@@ -193,6 +193,7 @@ private:
     /// Returns where a checkpoint of that name is; the same on all ranks.
     /// @param unseen  Receives a warning if the first place cannot say whether it is there.
     std::size_t tier_of(const checkpoint_id& id, std::string& unseen);
+    checkpoint_id in_tier(std::size_t tier, const checkpoint_id& named);
     std::optional<checkpoint_id> other_copy(const checkpoint_id& id,
                                             const std::exception_ptr& mine);
     load_report load_from(std::size_t tier, flattened_or_error& state, const checkpoint_id& id,

@@ -101,6 +101,14 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::other_copy(
         throw;
     }
 }
+/// The id of a checkpoint in one place. What is named by a path of the first place may be in the
+/// second one only.
+CAIRN_DECL checkpoint_id checkpointer_core::in_tier(std::size_t tier, const checkpoint_id& named) {
+    if (tier != 0 && named.starts_with('/'))
+        if (auto id = parts_.store.place_id(named); is_object_name(id)) return id;
+    return store_of(tier).place_id(named);
+}
+
 CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_or_error& state,
                                                     const checkpoint_id& named,
                                                     const load_options& options) {
@@ -108,7 +116,7 @@ CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_
     checkpoint_id id;
     ranks().alone([&] {
         auto const& store = store_of(tier);
-        id = store.place_id(named);
+        id = in_tier(tier, named);
         given.ranks = &group_->ref;
         given.alone = group_->alone;
         given.store = store;

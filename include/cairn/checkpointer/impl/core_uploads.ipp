@@ -241,7 +241,7 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
     auto const told = answered([&] {
         auto const is_uploaded = [&] {
             try {
-                auto place = options_.upload->to.at(id);
+                auto place = options_.upload->to.at(in_tier(1, id));
                 return exists(place, metadata_name);
             } catch (...) {  // why the first place is no answer is told
                 return false;
@@ -250,7 +250,7 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
         wire_writer w;
         std::string why;
         try {
-            auto place = parts_.store.at(parts_.store.place_id(id));
+            auto place = parts_.store.at(in_tier(0, id));
             w.u8(exists(place, metadata_name) ? 0 : 1);
         } catch (const error& e) {
             if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded()) throw;
