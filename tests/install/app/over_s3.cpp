@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cairn/object_store/s3.hpp>
-#include <cairn/save.hpp>
-
-#include <vector>
 
 /// Nobody listens there.
 int main() {
@@ -10,11 +7,9 @@ int main() {
     o.endpoint = "http://127.0.0.1:1";
     o.credentials = cairn::s3_credentials::anonymous();
     o.retry_for = {};
-    std::vector<float> weights(3);
-    cairn::state_dict state{{"weights", weights}};
     cairn::s3_store store("s3://bucket/run", o);
     try {
-        (void)cairn::save(state, "step_1", store);
+        (void)store.list();
     } catch (const cairn::error& e) {
         return e.code() == cairn::errc::io ? 0 : 1;
     }
