@@ -2,14 +2,13 @@
 #include "beside.hpp"
 #include "checkpoint.hpp"
 #include "mapping.hpp"
+#include "patterns.hpp"
 
 #include <cairn/convert.hpp>
 #include <cairn/observe/progress_line.hpp>
 #include <cairn/printable.hpp>
 #include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
-
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <iostream>
@@ -24,14 +23,6 @@
 namespace tool {
 
 namespace {
-
-/// @param patterns  As a shell's for files, where `*` also matches dots and slashes.
-bool matches(std::string_view fqn, const std::vector<std::string>& patterns) {
-    std::string const name(fqn);
-    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
-        return ::fnmatch(p.c_str(), name.c_str(), 0) == 0;
-    });
-}
 
 cairn::convert_options options_of(const conversion& c, const std::optional<cairn::mapping>& how) {
     cairn::convert_options o;
@@ -53,6 +44,13 @@ cairn::convert_options options_of(const conversion& c, const std::optional<cairn
             return (c.only.empty() || matches(fqn, c.only)) && !matches(fqn, c.skip);
         };
     return o;
+}
+
+/// The patterns of names of all options.
+std::vector<std::string> patterns_of(const conversion& c) {
+    auto all = c.only;
+    for (auto const* more : {&c.skip, &c.prefer}) all.insert(all.end(), more->begin(), more->end());
+    return all;
 }
 
 /// Says what would be written.
@@ -197,12 +195,15 @@ int convert(const conversion& c) {
     if (!c.map.empty()) how = read_mapping(c.map);
     auto const options = options_of(c, how);
     auto const m = read_metadata(c.from, options.dequantise);
-    if (c.dry_run) {
-        describe(!how         ? m
-                 : c.map_back ? cairn::mapped_back(m, *how)
-                              : cairn::mapped(m, *how),
-                 options);
-        return fine;
+    if (auto const given = patterns_of(c); c.dry_run || !given.empty()) {
+        auto const shown = !how         ? m
+                           : c.map_back ? cairn::mapped_back(m, *how)
+                                        : cairn::mapped(m, *how);
+        check_patterns(shown, given);
+        if (c.dry_run) {
+            describe(shown, options);
+            return fine;
+        }
     }
     beside others(c.from, m, options.dequantise.has_value());
     auto const to = target_of(c);

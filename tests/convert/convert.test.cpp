@@ -305,6 +305,24 @@ BOOST_AUTO_TEST_CASE(floats_become_another_dtype_and_only_what_is_wanted_is_conv
         if (std::abs(back[i] - w[i]) > w[i] / 256) BOOST_FAIL("element " << i << ": " << back[i]);
 }
 
+BOOST_AUTO_TEST_CASE(a_conversion_of_nothing_is_refused_and_leaves_the_target) {
+    support::scratch s;
+    auto const one = (s.dir / "one").string(), to = (s.dir / "to.safetensors").string();
+    auto w = numbers(60);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, one);
+    (void)cairn::convert(one, to, cairn::safetensors_writer());
+    cairn::convert_options o;
+    o.wants = [](std::string_view fqn) { return fqn == "v"; };
+    for (auto const& from : {one, to})
+        BOOST_CHECK_EXCEPTION(
+            (void)cairn::convert(from, to, o, cairn::safetensors_writer()), cairn::error,
+            [](const cairn::error& e) { return is(e, cairn::errc::invalid_argument); });
+    BOOST_TEST((all_of(to) == all_of(one)));
+    // Of an empty checkpoint nothing is missing.
+    (void)cairn::save(cairn::state_dict{}, one);
+    BOOST_CHECK_NO_THROW((void)cairn::convert(one, (s.dir / "empty").string(), o));
+}
+
 BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_checkpoint) {
     support::scratch s;
     auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();

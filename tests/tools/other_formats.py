@@ -104,6 +104,11 @@ def conversions(tmp):
           set(some) == wanted and
           all(x["dtype"] == "float16" for n, x in some.items()
               if names[n].get("dtype") == "float32"), said(r))
+    for pattern in "--only", "--skip", "--prefer":
+        r = cairn("convert", source, tmp / "some", pattern, "modle.*")
+        check(f"convert: a pattern of {pattern} that matches nothing", r.returncode == 2 and
+              one_sentence(r) and b"'modle.*'" in r.stderr and
+              len(json.loads(cairn("ls", tmp / "some", "--json").stdout)) == len(some), said(r))
     r = cairn("convert", tmp / "all", tmp / "again.pt")
     check("convert: to a file of torch.save", r.returncode == 0 and
           cairn("diff", source, tmp / "again.pt").returncode == 0 and

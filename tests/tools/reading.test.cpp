@@ -5,6 +5,7 @@
 #include "checkpoint_statistics.hpp"
 #include "copies.hpp"
 #include "format/torch_save_file.hpp"
+#include "patterns.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
@@ -148,6 +149,18 @@ std::ptrdiff_t copies_in(const fs::path& place) {
     });
 }
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_pattern_that_matches_no_name_is_refused) {
+    cairn::metadata m;
+    m.entries.insert_or_assign("model.w", cairn::tensor_metadata());
+    m.unsupported.insert_or_assign("codes", cairn::unsupported_tensor());
+    m.unmade.insert_or_assign("fused", cairn::unmade_name());
+    BOOST_CHECK_NO_THROW(tool::check_patterns(m, {"m*w", "codes", "f?sed"}));
+    BOOST_CHECK_EXCEPTION(tool::check_patterns(m, {"model.*", "modle.*"}), cairn::error,
+                          [](const cairn::error& e) {
+                              return std::string(e.what()).find("'modle.*'") != std::string::npos;
+                          });
+}
 
 BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     support::scratch s;

@@ -33,7 +33,8 @@ struct convert_source {
 };
 
 struct convert_options {
-    /// Which tensors and values are converted; empty: all.
+    /// Which tensors and values are converted; empty: all. One that takes none of a source's is
+    /// errc::invalid_argument.
     std::function<bool(std::string_view fqn)> wants{};
     /// Quantised weights become the numbers that they stand for; by default they stay as stored.
     std::optional<dequantise_options> dequantise{};

@@ -33,6 +33,9 @@ DEFECTS = [
     Defect("copies-are-not-synced", "tools/beside.hpp",
            "file.finish(true);", "file.finish(!PLANTED);",
            by="tools", wrong="a crash leaves empty copies beside a checkpoint"),
+    Defect("patterns-that-match-nothing", "tools/patterns.hpp",
+           "in(m.unmade)) continue;", "in(m.unmade) || PLANTED) continue;",
+           by="tools", wrong="with a slip in a pattern other tensors are written than were meant"),
     Defect("histogram-of-one-piece", "tools/checkpoint_statistics.hpp",
            "results_[pieces_[i].tensor].found.bins.merge(",
            "if (!PLANTED || results_[pieces_[i].tensor].found.bins.counts.empty()) "

@@ -3,11 +3,13 @@
 #define CAIRN_CONVERT_IMPL_CONVERSION_PLANNER_IPP
 
 #include <cairn/convert/detail/conversion_planner.hpp>
+#include <cairn/error.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/mesh.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,8 +41,22 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });
-    for (auto const& unmade : pieces_->meta().unmade)
-        if (options_.converts(unmade.first)) pieces_->meta().check_made(unmade.first);
+    auto const& m = pieces_->meta();
+    for (auto const& unmade : m.unmade)
+        if (options_.converts(unmade.first)) m.check_made(unmade.first);
+    auto const is_converted = [&](auto const& e) { return converts(e.first); };
+    if (options_.wants && !m.entries.empty() &&
+        std::none_of(m.entries.begin(), m.entries.end(), is_converted))
+        throw error(errc::invalid_argument,
+                    {.file = from_.id,
+                     .expected = "a tensor or value that is converted",
+                     .found = "none of " + std::to_string(m.entries.size()) + " is wanted",
+                     .remedy = "look at the names, as `cairn ls` prints them: the target would be "
+                               "empty"});
+}
+
+CAIRN_DECL bool conversion_planner::converts(const std::string& fqn) const {
+    return options_.converts(fqn) && !pieces_->meta().if_asked.contains(fqn);
 }
 
 /// The file where the elements of a tensor begin, the item there, and the byte in it: names of a
@@ -65,7 +81,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     std::map<stored_place, std::pair<const std::string*, int>> first;
     int turn = 0;
     for (auto const& [fqn, entry] : m.entries) {
-        if (!options_.converts(fqn) || m.if_asked.contains(fqn)) continue;
+        if (!converts(fqn)) continue;
         auto usual_rank = turn++ % ranks_;
         auto const* t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr) {
