@@ -134,6 +134,27 @@ BOOST_AUTO_TEST_CASE(quantised_weights_become_what_they_stand_for_on_request) {
     BOOST_TEST((got.tensors.at("plain.weight") == all_of(from).tensors.at("plain.weight")));
 }
 
+BOOST_AUTO_TEST_CASE(codes_and_scales_do_not_become_another_dtype) {
+    support::scratch s;
+    auto const from = (golden / "formats/hf/quantised_blocks").string();
+    cairn::convert_options o;
+    o.floats_as = cairn::dtype::bfloat16;
+    for (auto const* name : {"q.weight", "q.weight_scale_inv"}) {
+        auto const to = (s.dir / name).string();
+        o.wants = [&](std::string_view fqn) { return fqn == name; };
+        BOOST_CHECK_EXCEPTION(
+            (void)cairn::convert(from, to, o), cairn::error, [&](const cairn::error& e) {
+                return is(e, cairn::errc::invalid_argument) && e.context().fqn == name;
+            });
+        BOOST_TEST(!fs::exists(fs::path(to) / ".metadata"));
+    }
+    o.wants = [](std::string_view fqn) { return fqn == "plain.weight"; };
+    BOOST_CHECK_NO_THROW((void)cairn::convert(from, (s.dir / "plain").string(), o));
+    o.wants = nullptr;
+    o.dequantise = cairn::dequantise_options{.block = {{4, 4}}};
+    BOOST_CHECK_NO_THROW((void)cairn::convert(from, (s.dir / "all").string(), o));
+}
+
 BOOST_AUTO_TEST_CASE(a_tied_weight_stays_one_and_names_keep_their_paths) {
     support::scratch s;
     auto const one = (s.dir / "one").string(), two = (s.dir / "two").string();

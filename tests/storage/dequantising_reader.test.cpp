@@ -179,6 +179,15 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_by_name_and_the_rest_is_read) 
         "blocks of [3, 4]");
     w.tensors["a_scale_inv"] = random_bytes(random, dtype::uint8, {1});
     has(why(w), "uint8");
+    support::whole rounded;
+    rounded.tensors["a"] = random_floats(random, {4, 4});
+    rounded.tensors["a_scale_inv"] = random_floats(random, {1});
+    has(why(rounded), "codes that have become float32");
+    support::whole scaled;
+    scaled.tensors["a"] = random_floats(random, {4, 4});
+    scaled.tensors["a_scale"] = random_floats(random, {1});
+    has(why(scaled), "none");
+    has(why(scaled, R"({"quantization_config":{"quant_method":"fp8"}})"), "codes that have become");
     support::whole packed;
     packed.tensors["a_packed"] = random_bytes(random, dtype::uint8, {4, 2});
     packed.tensors["a_scale"] = random_floats(random, {4, 1});

@@ -161,6 +161,9 @@ def dequantised(tmp):
               "tie": True}
     (source / "config.json").write_text(json.dumps(config))
     (source / "hf_quant_config.json").write_text("{}")
+    r = cairn("convert", source, to, "--dtype", "bfloat16", "--to", "safetensors")
+    check("convert: another dtype for quantised weights", r.returncode == 2 and one_sentence(r) and
+          b"--dequantise" in r.stderr and b"'q.weight'" in r.stderr, said(r))
     r = cairn("convert", source, to, "--dequantise", "--dtype", "bfloat16", "--to", "safetensors")
     check("convert: quantised weights on request", r.returncode == 0 and
           b"q.weight  bfloat16 [10, 7]" in cairn("ls", to).stdout and

@@ -41,7 +41,8 @@ struct convert_options {
     /// With a @ref mapping: the source has the names of the state, and what is written has those of
     /// the checkpoint that the mapping is made for.
     bool map_back = false;
-    /// What floating-point tensors become; by default each keeps its dtype.
+    /// What floating-point tensors become; by default each keeps its dtype. Codes and scales of
+    /// quantised weights become nothing else: errc::invalid_argument, unless `dequantise` is set.
     std::optional<dtype> floats_as{};
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;
     /// a tensor without this dimension is written by one of them.

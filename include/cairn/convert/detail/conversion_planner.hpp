@@ -43,6 +43,7 @@ public:
     CAIRN_DECL void report(convert_report& to) const;
 
 private:
+    void check_codes_stay() const;
     bool converts(const std::string& fqn) const;
     void plan_tensor(save_plan& plan, const std::string& fqn, const tensor_metadata& t,
                      const std::string& tied_to, int usual_rank) const;

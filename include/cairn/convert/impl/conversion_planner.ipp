@@ -4,6 +4,7 @@
 
 #include <cairn/convert/detail/conversion_planner.hpp>
 #include <cairn/error.hpp>
+#include <cairn/format/quantised/tensors.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/mesh.hpp>
@@ -41,6 +42,7 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });
+    if (options_.floats_as && !options_.dequantise) check_codes_stay();
     auto const& m = pieces_->meta();
     for (auto const& unmade : m.unmade)
         if (options_.converts(unmade.first)) m.check_made(unmade.first);
@@ -53,6 +55,24 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
                      .found = "none of " + std::to_string(m.entries.size()) + " is wanted",
                      .remedy = "look at the names, as `cairn ls` prints them: the target would be "
                                "empty"});
+}
+
+/// Codes and scales of another dtype would pass for weights, or be rounded ones.
+/// @throws error errc::invalid_argument if some would become that
+CAIRN_DECL void conversion_planner::check_codes_stay() const {
+    auto const& stored = pieces_->stored();
+    for (auto const& name : format::quantised::floating_parts(stored)) {
+        auto const* t = stored.tensor(name);
+        if (t == nullptr || options_.type_of(t->type) == t->type) continue;
+        if (!names_ && !options_.converts(name)) continue;
+        throw error(errc::invalid_argument,
+                    {.fqn = name,
+                     .file = from_.id,
+                     .expected = "floating-point numbers that may become " +
+                                 std::string(name_of(*options_.floats_as)),
+                     .found = "codes or scales of a quantised weight",
+                     .remedy = "pass dequantise too (cairn convert --dequantise), or no dtype"});
+    }
 }
 
 CAIRN_DECL bool conversion_planner::converts(const std::string& fqn) const {

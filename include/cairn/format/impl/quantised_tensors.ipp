@@ -78,6 +78,7 @@ public:
         for (auto const& [name, what] : refused_) refuse(name, what);
         return std::move(all_);
     }
+    std::set<std::string> parts() { return std::move(parts_); }
 
 private:
     const tensor_metadata* tensor(const std::string& name, std::optional<dtype> type = {}) const {
@@ -115,6 +116,7 @@ private:
         auto const* const scales = tensor(to + "_scale", dtype::float8_e4m3fn);
         auto const* const scale = tensor(to + std::string(one));
         auto const n = t.shape.size();
+        parts_.insert({to + "_scale", to + std::string(one)});
         recipe r{recipe::kind::nibbles, name, to + "_scale", to + std::string(one), divides};
         bool fits = scales != nullptr && scale != nullptr && is_one(scale->shape) &&
                     info(scale->type).kind == dtype_class::floating && t.type == dtype::uint8 &&
@@ -129,14 +131,22 @@ private:
     }
     void floats(const std::string& name) {
         auto const* const t = m_.tensor(name);
-        if (t == nullptr || !is_float8(t->type)) return;
+        if (t == nullptr || info(t->type).kind != dtype_class::floating) return;
         std::string scales = name + "_scale_inv";
         if (!tensor(scales)) scales = name + "_scale";
         auto const* const s = tensor(scales);
         auto const type = std::string(name_of(t->type));
+        if (!is_float8(t->type)) {
+            bool const are_codes = s != nullptr && size_of(t->type) > 1 &&
+                                   (!said_.method.empty() || scales.ends_with("_inv"));
+            if (are_codes)
+                note(name, type + " with scales '" + scales + "': codes that have become " + type);
+            return;
+        }
         if (s == nullptr)
             return note(
                 name, type + " without scales ('" + name + "_scale_inv' or '" + name + "_scale')");
+        parts_.insert({name, scales});
         auto block = info(s->type).kind == dtype_class::floating
                          ? block_of(t->shape, s->shape, said_.block)
                          : std::nullopt;
@@ -156,9 +166,11 @@ private:
         if (t == nullptr || !is_integer(t->type)) return;
         if (said_.method.empty() && !name.ends_with("weight")) return;
         for (auto const* end : {"_scale", "_scale_inv", "_scales", "_zero_point"})
-            if (tensor(name + end) && used_.count(name + end) == 0)
+            if (tensor(name + end) && used_.count(name + end) == 0) {
+                parts_.insert(name + end);
                 return note(name, std::string(name_of(t->type)) + " with '" + name + end +
                                       "', which is no form of quantised weights that is known");
+            }
     }
 
     void add(const std::string& name, recipe r) {
@@ -196,6 +208,7 @@ private:
     const config& said_;
     recipes all_{};
     std::set<std::string> used_{};
+    std::set<std::string> parts_{};
     std::map<std::string, std::string> refused_{};
 };
 
@@ -235,6 +248,13 @@ CAIRN_DECL recipes find(metadata& m, const config& said) {
     check(methods, said.method);
     check(algorithms, said.algorithm);
     return impl::finder(m, said).run();
+}
+
+CAIRN_DECL std::set<std::string> floating_parts(metadata m) {
+    config const unsaid;
+    impl::finder f(m, unsaid);
+    (void)f.run();
+    return f.parts();
 }
 
 CAIRN_DECL index_vector shape_of(const recipe& r, const index_vector& elements) {

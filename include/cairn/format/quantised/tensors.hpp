@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -58,6 +59,10 @@ using recipes = std::map<std::string, recipe, std::less<>>;
 /// @param said  `block`: of FP8.
 /// @throws error errc::unsupported for another method or algorithm, naming it
 CAIRN_DECL recipes find(metadata& m, const config& said);
+
+/// Returns the names of codes and scales that are floating-point numbers: of other dtypes they are
+/// no longer what a recipe needs. Also of those that have no recipe.
+CAIRN_DECL std::set<std::string> floating_parts(metadata m);
 
 /// Returns the shape of the tensor that a recipe makes of stored elements.
 CAIRN_DECL index_vector shape_of(const recipe& r, const index_vector& elements);
