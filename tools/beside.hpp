@@ -73,9 +73,11 @@ public:
         create_directories(target_);
         staged_.emplace(target_, staged_name);
         for (auto const& name : names_) {
+            auto from = open(name);
+            if (!from) continue;
             auto const to = staged() / name;
             auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
-            write(name, there, to.filename().native());
+            write(name, *from, there, to.filename().native());
             there.sync();
         }
     }
@@ -83,6 +85,7 @@ public:
     /// a place that is no directory they are written only now.
     void appear() {
         for (auto const& name : names_) {
+            if (failed_.count(name) != 0) continue;
             try {
                 to_ ? to_->publish(name, content(name), std::nullopt) : rename_staged(name);
             } catch (const std::exception& e) {
@@ -112,24 +115,25 @@ public:
         auto room = is_url(target) ? cairn::file_adder::most_in_memory : UINT64_MAX;
         for (auto const& name : names_) {
             if (name.find('/') != name.npos) continue;
-            auto place = from_;
-            auto from = place.open(name);
-            if (from.size() > room) {
+            auto from = open(name);
+            if (!from) continue;
+            if (from->file.size() > room) {
                 failed_.emplace(name, "files beside an export to a URL have at most " +
                                           std::to_string(cairn::file_adder::most_in_memory) +
                                           " bytes together");
                 continue;
             }
-            room -= from.size();
+            room -= from->file.size();
             std::error_code ignored;
             auto const to = std::filesystem::path(target) / name;
             if (!is_url(target) && !exists(symlink_status(to, ignored)))
                 if (auto const mode = mode_of(name)) modes_.emplace(name, *mode);
-            if (changes(name))
-                put(name, content(name));
+            if (from->changed)
+                put(name, *from->changed);
             else
-                put(name, from.size(),
-                    [&](std::uint64_t at, std::span<std::byte> into) { from.read(at, into); });
+                put(name, from->file.size(), [&](std::uint64_t at, std::span<std::byte> into) {
+                    from->file.read(at, into);
+                });
         }
     }
     /// Gives the files that `add_to` has added the permissions that those had of which they are
@@ -147,13 +151,31 @@ public:
     /// Those that have not appeared, and why.
     const std::map<std::string, std::string>& failed() const { return failed_; }
     /// Those that may be the content of another checkpoint, or are neither files nor directories;
-    /// and directories below that have a checkpoint of their own.
+    /// and directories below that have a checkpoint of their own, or cannot be listed.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
     /// Safetensors files in directories below, of which the checkpoint consists without them, as
     /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them.
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
+    /// A file that is copied, and the bytes of its copy if they are others.
+    struct original {
+        cairn::any_store::reader file;
+        std::optional<cairn::byte_vector> changed{};
+    };
+    /// Returns nothing if it cannot be read, e.g. because it is gone: the rest is worth having.
+    std::optional<original> open(const std::string& name) {
+        try {
+            auto place = from_;
+            original o{place.open(name)};
+            if (changes(name)) o.changed = content(name);
+            return o;
+        } catch (const std::exception& e) {
+            failed_.emplace(name, e.what());
+            return {};
+        }
+    }
+
     const std::filesystem::path& staged() const { return staged_->path(); }
     void rename_staged(const std::string& name) {
         auto const to = target_ / name;
@@ -165,19 +187,18 @@ private:
         }
     }
     /// Writes the copy of a file.
-    void write(const std::string& name, cairn::file_store& to, const std::string& fresh) const {
+    void write(const std::string& name, original& from, cairn::file_store& to,
+               const std::string& fresh) const {
         constexpr std::uint64_t piece = std::uint64_t{8} << 20;
-        auto place = from_;
-        auto from = place.open(name);
-        auto bytes = changes(name) ? content(name) : cairn::byte_vector();
-        auto const size = changes(name) ? bytes.size() : from.size();
+        auto const size = from.changed ? from.changed->size() : from.file.size();
         auto file = to.create(fresh, size);
-        if (changes(name)) {
-            file.write(0, bytes);
+        if (from.changed) {
+            file.write(0, *from.changed);
         } else {
+            cairn::byte_vector bytes;
             for (std::uint64_t at = 0; at < size; at += bytes.size()) {
                 bytes.resize(static_cast<std::size_t>(std::min(piece, size - at)));
-                from.read(at, bytes);
+                from.file.read(at, bytes);
                 file.write(at, bytes);
             }
         }
@@ -253,15 +274,22 @@ private:
     void find(const std::string& within) {
         std::set<std::string> names;
         std::filesystem::path const place(place_);
-        for (auto const& entry : std::filesystem::directory_iterator(place / within))
-            names.insert(within + entry.path().filename().string());
+        std::error_code why;
+        std::filesystem::directory_iterator entry(place / within, why);
+        for (; !why && entry != end(entry); entry.increment(why))
+            names.insert(within + entry->path().filename().string());
+        if (why) {
+            not_copied_.push_back(within.empty() ? place_ : within.substr(0, within.size() - 1));
+            return;
+        }
         if (is_other_checkpoint(within, names)) return;
         for (auto const& name : names) {
             if (is_kept_there(name) || mine_.count(name) != 0) continue;
-            if (is_directory(symlink_status(place / name)))
+            std::error_code ignored;  // of what is none of both
+            if (is_directory(symlink_status(place / name, ignored)))
                 find(name + '/');
             else
-                add(name, is_regular_file(place / name));
+                add(name, is_regular_file(place / name, ignored));
         }
     }
     /// None of a place that cannot list them.

@@ -244,6 +244,44 @@ BOOST_AUTO_TEST_CASE(copies_beside_an_export_have_the_permissions_of_their_files
         BOOST_TEST((fs::status(to / name).permissions() == mode), name);
 }
 
+BOOST_AUTO_TEST_CASE(files_that_are_gone_or_cannot_be_looked_at_keep_nobody_from_the_rest) {
+    support::scratch s;
+    fs::permissions(s.dir, fs::perms(0755));
+    auto const from = s.dir / "from", to = s.dir / "to", dcp = s.dir / "dcp";
+    std::vector<float> w(3);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
+    std::ofstream(from / "log") << "text";
+    std::ofstream(from / "rotated") << "text";
+    fs::create_symlink("itself", from / "itself");
+    fs::create_directories(from / "lost+found");
+    fs::permissions(from / "lost+found", fs::perms(0));
+    // An administrator may list everything.
+    bool const is_root = ::geteuid() == 0;
+    if (is_root) BOOST_REQUIRE(::seteuid(65534) == 0);
+    tool::beside others(from.string(), tool::read_metadata(from.string()), false);
+    if (is_root) BOOST_REQUIRE(::seteuid(0) == 0);
+    fs::permissions(from / "lost+found", fs::perms(0755));
+    BOOST_TEST((others.names() == std::vector<std::string>{"log", "rotated"}));
+    BOOST_TEST((others.not_copied() == std::vector<std::string>{"itself", "lost+found"}));
+
+    fs::remove(from / "rotated");
+    cairn::safetensors_writer_options o;
+    o.add_files = [&](auto const& put) { others.add_to(to, put); };
+    BOOST_CHECK_NO_THROW(
+        (void)cairn::convert(from.string(), to.string(), cairn::safetensors_writer(o)));
+    BOOST_TEST(text_of(to / "log") == "text");
+    BOOST_TEST(others.failed().count("rotated") == 1u);
+
+    std::ofstream(from / "rotated") << "text";
+    tool::beside staged(from.string(), tool::read_metadata(from.string()), false);
+    fs::remove(from / "rotated");
+    BOOST_CHECK_NO_THROW(staged.stage(dcp.string()));
+    staged.appear();
+    BOOST_TEST(text_of(dcp / "log") == "text");
+    BOOST_TEST(staged.failed().size() == 1u);
+    BOOST_TEST(staged.failed().count("rotated") == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {
     support::scratch s;
     auto const from = s.dir / "from";
