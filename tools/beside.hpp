@@ -154,7 +154,8 @@ public:
     /// and directories below that have a checkpoint of their own, or cannot be listed.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
     /// Safetensors files in directories below, of which the checkpoint consists without them, as
-    /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them.
+    /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them; and
+    /// `.git` and `.cache`.
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
@@ -270,6 +271,11 @@ private:
         not_copied_.push_back(within.substr(0, within.size() - 1));
         return true;
     }
+    /// Whether that is a directory in which `git clone` or `hf download` keeps what it needs, e.g.
+    /// all weights once more.
+    static bool is_of_download(const std::string& within, const std::string& name) {
+        return within.empty() && (name == ".git" || name == ".cache");
+    }
     /// @param within  A directory, which ends in '/'; empty: the place.
     void find(const std::string& within) {
         std::set<std::string> names;
@@ -285,6 +291,10 @@ private:
         if (is_other_checkpoint(within, names)) return;
         for (auto const& name : names) {
             if (is_kept_there(name) || mine_.count(name) != 0) continue;
+            if (is_of_download(within, name)) {
+                unused_.push_back(name);
+                continue;
+            }
             std::error_code ignored;  // of what is none of both
             if (is_directory(symlink_status(place / name, ignored)))
                 find(name + '/');
@@ -310,7 +320,9 @@ private:
         for (auto const& name : names)
             if (!is_kept_there(name) && mine_.count(name) == 0) add(name, true);
         if (!there.browsable()) return;
-        for (auto const& id : there.places()) find_objects(within + id + '/');
+        for (auto const& id : there.places())
+            is_of_download(within, within + id) ? unused_.push_back(within + id)
+                                                : find_objects(within + id + '/');
     }
     void add(const std::string& name, bool is_regular) {
         if (format_ == cairn::checkpoint_format::torch_save && name.ends_with(".bin.index.json"))

@@ -308,6 +308,24 @@ BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {
                                                   "interrupted", "rank_metadata"}));
 }
 
+BOOST_AUTO_TEST_CASE(what_a_download_keeps_is_no_part_of_a_checkpoint) {
+    support::scratch s;
+    auto const from = s.dir / "from";
+    std::vector<float> w(3);
+    (void)cairn::save(cairn::state_dict{{"w", w}}, (from / "model.safetensors").string(),
+                      cairn::safetensors_writer());
+    for (auto const* name : {".git/lfs/objects", ".cache/huggingface", ".hydra", "a/.cache"}) {
+        fs::create_directories(from / name);
+        std::ofstream(from / name / "file") << "x";
+    }
+    std::ofstream(from / ".gitattributes") << "x";
+    tool::beside const others(from.string(), tool::read_metadata(from.string()), false);
+    BOOST_TEST((others.unused() == std::vector<std::string>{".cache", ".git"}));
+    BOOST_TEST((others.names() ==
+                std::vector<std::string>{".gitattributes", ".hydra/file", "a/.cache/file"}));
+    BOOST_TEST(others.not_copied().empty());
+}
+
 BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_there) {
     support::scratch s;
     auto const from = s.dir / "from", to = s.dir / "to", fresh = s.dir / "fresh";
