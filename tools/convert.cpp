@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "beside.hpp"
 #include "checkpoint.hpp"
+#include "descriptor_limit.hpp"
 #include "mapping.hpp"
 #include "patterns.hpp"
 
@@ -141,6 +142,7 @@ struct findings {
 template <class Writer>
 findings run(const conversion& c, const cairn::convert_options& options,
              const std::optional<cairn::mapping>& how, Writer&& writer) {
+    descriptor_limit const raised;  // each of the ranks keeps up to 64 files of the target open
     cairn::progress_line const progress;
     cairn::convert_source const from(store_of(c.from), c.from);
     std::mutex together;

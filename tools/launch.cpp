@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn launch: one process per rank, on this host.
+#include "descriptor_limit.hpp"
 #include "launch.hpp"
 #include "rank_output.hpp"
 
@@ -14,7 +15,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,21 +37,6 @@ namespace tool {
 namespace {
 
 namespace asio = boost::asio;
-
-/// Each rank needs two descriptors here: raises the limit to the maximum, for this process only.
-class descriptor_limit {
-public:
-    descriptor_limit() {
-        ::getrlimit(RLIMIT_NOFILE, &before_);
-        auto more = before_;
-        more.rlim_cur = more.rlim_max;
-        ::setrlimit(RLIMIT_NOFILE, &more);
-    }
-    void restore() const { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
-private:
-    rlimit before_{};
-};
 
 /// Blocks all signals of the calling thread while it lives.
 class signals_blocked {
@@ -322,7 +307,7 @@ private:
     }
 
     const launch_options& o_;
-    descriptor_limit limit_{};
+    descriptor_limit limit_{};  // two descriptors for each rank
     asio::io_context io_{1};
     asio::signal_set signals_{io_};
     asio::signal_set children_{io_, SIGCHLD};

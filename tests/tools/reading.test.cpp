@@ -4,6 +4,7 @@
 #include "checkpoint.hpp"
 #include "checkpoint_statistics.hpp"
 #include "copies.hpp"
+#include "descriptor_limit.hpp"
 #include "format/torch_save_file.hpp"
 #include "patterns.hpp"
 #include "support/scratch.hpp"
@@ -13,6 +14,7 @@
 #include <cairn/storage/safetensors_writer.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -149,6 +151,23 @@ std::ptrdiff_t copies_in(const fs::path& place) {
     });
 }
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(the_limit_of_descriptors_is_raised_to_the_maximum_and_restored) {
+    auto const limit = [] {
+        rlimit now{};
+        BOOST_REQUIRE(::getrlimit(RLIMIT_NOFILE, &now) == 0);
+        return now;
+    };
+    auto const before = limit();
+    auto low = before;
+    low.rlim_cur = 64;
+    BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+    tool::descriptor_limit const raised;
+    BOOST_TEST(limit().rlim_cur == before.rlim_max);
+    raised.restore();
+    BOOST_TEST(limit().rlim_cur == 64u);
+    BOOST_TEST(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
 
 BOOST_AUTO_TEST_CASE(a_pattern_that_matches_no_name_is_refused) {
     cairn::metadata m;
