@@ -245,6 +245,9 @@ int convert(const conversion& c) {
                                ? std::set<cairn::key_path>()
                                : text_keys_in(m, options);
     tell_text_keys(text_keys);
+    // The warnings say what they were.
+    bool const has_other_forms = std::ranges::any_of(
+        m.stored_as, [&](auto const& e) { return how || options.converts(e.first); });
     for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
     for (auto const& [name, why] : others.failed())
@@ -255,7 +258,7 @@ int convert(const conversion& c) {
         std::cout << "not copied: '" << cairn::terminal_text(name)
                   << "', which is no part of the checkpoint\n";
     return lost.empty() && others.failed().empty() && found.left_out.empty() &&
-                   lost_members.empty() && text_keys.empty()
+                   lost_members.empty() && text_keys.empty() && !has_other_forms
                ? fine
                : finding;
 }

@@ -115,6 +115,9 @@ struct metadata {
     /// Those that a conversion keeps, of `Metadata` itself also where they are None. Set as
     /// `unknown_members`.
     foreign_metadata foreign{};
+    /// Dtype and shape in a file of safetensors, e.g. `F6_E2M3 [4]`, of tensors of which `entries`
+    /// has others. Set only in metadata that was read from such files.
+    std::map<std::string, std::string, std::less<>> stored_as{};
     /// Files of stored bytes that belong to no entry. Set only in metadata that was read from a
     /// pickle.
     std::set<std::string, std::less<>> spare_files{};

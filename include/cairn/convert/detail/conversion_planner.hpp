@@ -11,6 +11,8 @@
 #include <cairn/storage/detail/source_data.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +46,7 @@ public:
 
 private:
     void check_codes_stay() const;
+    std::map<std::string, std::string, std::less<>> changed_forms() const;
     bool converts(const std::string& fqn) const;
     void plan_tensor(save_plan& plan, const std::string& fqn, const tensor_metadata& t,
                      const std::string& tied_to, int usual_rank) const;

@@ -43,6 +43,14 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
         return names_.has_value() || options_.converts(fqn);
     });
     if (options_.floats_as && !options_.dequantise) check_codes_stay();
+    for (auto const& [fqn, form] : changed_forms())
+        if (pieces_->stored().tensor(fqn)->type == dtype::float4_e2m1fn_x2)
+            throw error(errc::unsupported,
+                        {.fqn = fqn,
+                         .file = from_.id,
+                         .expected = "a last dimension of whole bytes, as the target has it",
+                         .found = form,
+                         .remedy = "leave the tensor out"});
     auto const& m = pieces_->meta();
     for (auto const& unmade : m.unmade)
         if (options_.converts(unmade.first)) m.check_made(unmade.first);
@@ -73,6 +81,17 @@ CAIRN_DECL void conversion_planner::check_codes_stay() const {
                      .found = "codes or scales of a quantised weight",
                      .remedy = "pass dequantise too (cairn convert --dequantise), or no dtype"});
     }
+}
+
+/// Of what is converted, tensors that get another dtype or shape than they have in their file.
+CAIRN_DECL std::map<std::string, std::string, std::less<>> conversion_planner::changed_forms()
+    const {
+    auto all = pieces_->stored().stored_as;
+    std::erase_if(all, [&](auto const& e) {
+        return pieces_->stored().tensor(e.first) == nullptr ||
+               (!names_ && !options_.converts(e.first));
+    });
+    return all;
 }
 
 CAIRN_DECL bool conversion_planner::converts(const std::string& fqn) const {
@@ -164,6 +183,13 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
                                     idle);
     for (auto const& [fqn, t] : pieces_->meta().unsupported)
         if (options_.converts(fqn)) to.left_out.push_back(fqn);
+    if (coordinator_)
+        for (auto const& [fqn, form] : changed_forms()) {
+            auto const& now = *pieces_->stored().tensor(fqn);
+            to.saved.warnings.push_back("'" + fqn + "' was " + form + "; its bytes are copied as " +
+                                        std::string(name_of(now.type)) + " " +
+                                        to_string(now.shape));
+        }
     if (coordinator_)
         for (auto& text : pieces_->turned_codes()) to.saved.warnings.push_back(std::move(text));
     for (auto const& name : pieces_->hidden())

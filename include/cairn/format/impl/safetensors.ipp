@@ -154,7 +154,13 @@ public:
         if (!fits || elements * type->bits % 8 != 0 || elements * type->bits / 8 != now.length)
             refuse("the bytes of " + std::string(type->name) + " of shape " + shape,
                    std::to_string(now.length) + " bytes");
-        if (type->bits < 8) now.shape = shape_in_bytes();
+        if (type->bits < 8) {
+            auto in_bytes = shape_in_bytes();
+            auto const bits = static_cast<std::uint64_t>(now.shape.back()) * type->bits;
+            if (bits % 8 != 0 || now.type == dtype::uint8)
+                now.stored_as = std::string(type->name) + " " + shape;
+            now.shape = std::move(in_bytes);
+        }
         all.tensors.push_back(std::move(now));
     }
     index_vector shape_in_bytes() const {

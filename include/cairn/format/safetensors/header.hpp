@@ -32,6 +32,7 @@ struct tensor {
     /// the last dimension of `shape` counts these; it is the only one if they fill no whole bytes.
     dtype type = dtype::float32;
     index_vector shape{};
+    std::string stored_as{};  ///< Dtype and shape in the file, if these cannot be told from those.
     std::uint64_t offset = 0, length = 0;  ///< In the file, in bytes.
 };
 

@@ -169,6 +169,7 @@ private:
             known.type = t.type;
             known.shape = index_vector(t.shape.size(), 0);
             known.chunks = chunk_list(names_, t.shape.size());
+            if (!t.stored_as.empty()) meta_.stored_as[t.name] = t.stored_as;
             whole_[t.name] = offsets == nullptr ? &file : nullptr;
         } else if (offsets == nullptr || whole_[t.name] != nullptr) {
             auto const* const other = whole_[t.name];

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only files of safetensors have.
+#include "support/error_codes.hpp"
+#include "support/scratch.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
+#include <cairn/storage/checkpoint_reader.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+BOOST_AUTO_TEST_SUITE(convert_of_safetensors)
+
+namespace {
+
+namespace fs = std::filesystem;
+using support::is;
+
+void write(const fs::path& file, const std::string& header, std::size_t bytes) {
+    std::ofstream f(file, std::ios::binary);
+    for (unsigned i = 0; i < 8; ++i) f.put(static_cast<char>(header.size() >> (8 * i) & 0xff));
+    f << header << std::string(bytes, 'x');
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(tensors_of_parts_of_bytes_that_become_others_are_named_or_refused) {
+    support::scratch s;
+    auto const from = (s.dir / "from.safetensors").string(),
+               to = (s.dir / "to.safetensors").string();
+    write(from,
+          R"({"even":{"dtype":"F4","shape":[3,2],"data_offsets":[0,3]},)"
+          R"("f6":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[3,6]},)"
+          R"("odd":{"dtype":"F4","shape":[2,3],"data_offsets":[6,9]}})",
+          9);
+    BOOST_CHECK_EXCEPTION((void)cairn::convert(from, to, cairn::safetensors_writer()), cairn::error,
+                          [](const cairn::error& e) {
+                              return is(e, cairn::errc::unsupported) && e.context().fqn == "odd" &&
+                                     e.context().found == "F4 [2, 3]";
+                          });
+    BOOST_TEST(!fs::exists(to));
+    cairn::convert_options o;
+    o.wants = [](std::string_view fqn) { return fqn != "odd"; };
+    auto const r = cairn::convert(from, to, o, cairn::safetensors_writer());
+    BOOST_REQUIRE(r.saved.warnings.size() == 1u);
+    BOOST_TEST(r.saved.warnings[0] == "'f6' was F6_E2M3 [4]; its bytes are copied as uint8 [3]");
+    o.wants = [](std::string_view fqn) { return fqn == "even"; };
+    BOOST_TEST(cairn::convert(from, to, o, cairn::safetensors_writer()).saved.warnings.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
