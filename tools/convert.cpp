@@ -83,7 +83,7 @@ target target_of(const conversion& c) {
     return c.format == "torch" || (c.format.empty() && named) ? target::torch : target::dcp;
 }
 
-/// The members of `.metadata` that a target does not get.
+/// The members of `.metadata`, or of the headers of safetensors, that a target does not get.
 std::vector<std::string> members_lost(const cairn::metadata& m, target to) {
     std::vector<std::string> lost;
     for (auto const& name : m.unknown_members) {
@@ -239,7 +239,9 @@ int convert(const conversion& c) {
                   << why_not(fqn) << '\n';
     auto const lost_members = members_lost(m, to);
     for (auto const& name : lost_members)
-        std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of .metadata\n";
+        std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of "
+                  << (m.format == cairn::checkpoint_format::safetensors ? "the header\n"
+                                                                        : ".metadata\n");
     // A file of torch.save has them again; of safetensors, no keys but names.
     auto const text_keys = to == target::safetensors || (to == target::torch && !how)
                                ? std::set<cairn::key_path>()

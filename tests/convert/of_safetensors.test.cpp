@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -53,6 +55,29 @@ BOOST_AUTO_TEST_CASE(tensors_of_parts_of_bytes_that_become_others_are_named_or_r
     BOOST_TEST(r.saved.warnings[0] == "'f6' was F6_E2M3 [4]; its bytes are copied as uint8 [3]");
     o.wants = [](std::string_view fqn) { return fqn == "even"; };
     BOOST_TEST(cairn::convert(from, to, o, cairn::safetensors_writer()).saved.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(members_of_the_header_that_a_copy_does_not_have_are_listed) {
+    support::scratch s;
+    std::string const tensors = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    write(s.dir / "model-00001-of-00001.safetensors",
+          R"({"__metadata__":{"format":"pt","cairn_crc32":"{}","DCP_VERSION":"1.0",)"
+          R"("modelspec.title":"x"},)" +
+              tensors,
+          1);
+    write(s.dir / "flax.safetensors", R"({"__metadata__":{"format":"flax"},)" + tensors, 1);
+    auto const listed = [](const fs::path& checkpoint) {
+        cairn::checkpoint_reader reader{cairn::file_store()};
+        reader.reset(checkpoint.string());
+        return reader.read_metadata().unknown_members;
+    };
+    using names = std::set<std::string, std::less<>>;
+    auto const file = s.dir / "model-00001-of-00001.safetensors";
+    BOOST_TEST((listed(file) == names{"__metadata__.modelspec.title"}));
+    BOOST_TEST((listed(s.dir / "flax.safetensors") == names{"__metadata__.format"}));
+    std::ofstream(s.dir / "model.safetensors.index.json")
+        << R"({"weight_map":{"w":"model-00001-of-00001.safetensors"}})";
+    BOOST_TEST((listed(s.dir) == names{"__metadata__.modelspec.title"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

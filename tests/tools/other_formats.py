@@ -33,6 +33,11 @@ def safetensors(tmp):
     r = cairn("cat", one, "u16", "--raw")
     check("cat: a file of safetensors", r.returncode == 0 and r.stdout ==
           cairn("cat", tmp / "of a file", "u16", "--raw").stdout, said(r))
+    kinds = GOLDEN / "formats/safetensors/torch_kinds/kinds.safetensors"
+    r = cairn("convert", kinds, tmp / "kinds")
+    check("convert: names members of the header that it does not keep", r.returncode == 1 and
+          b"not copied: member '__metadata__.note' of the header\n" in r.stdout and
+          r.stdout.count(b"not copied") == 1, said(r))
     (tmp / "hf").mkdir()
     (tmp / "hf" / "model.safetensors").write_bytes(b"x")
     r = cairn("ls", tmp / "hf")

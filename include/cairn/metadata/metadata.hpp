@@ -110,7 +110,8 @@ struct metadata {
     /// Set as `if_asked`.
     std::set<std::string, std::less<>> hidden{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
-    /// not None. A load ignores them. Set only in metadata that was read from a pickle.
+    /// not None, or of `__metadata__` in safetensors files (`__metadata__.title`). A load ignores
+    /// them. Set only in metadata that was read from a pickle, or from such files.
     std::set<std::string, std::less<>> unknown_members{};
     /// Those that a conversion keeps, of `Metadata` itself also where they are None. Set as
     /// `unknown_members`.

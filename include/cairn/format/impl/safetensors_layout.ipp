@@ -87,9 +87,6 @@ inline std::uint64_t bytes_of(const target_tensor& t) {
     return static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
 }
 
-/// The member of `__metadata__` with checksums.
-inline constexpr std::string_view crcs_key = "cairn_crc32";
-
 inline std::string crcs_text(const target_file& file, const tensor_crcs& crcs) {
     std::string json = "{";
     for (auto const& t : file.tensors)
@@ -165,10 +162,10 @@ CAIRN_DECL bool is_target_name(std::string_view name) {
 CAIRN_DECL target lay_out_file(std::string name, std::vector<target_tensor> tensors,
                                const header_text& text, bool checksums) {
     impl::check_names(tensors);
-    if (text.contains(impl::crcs_key))
+    if (text.contains(crcs_key))
         throw error(errc::invalid_argument,
                     {.file = std::move(name),
-                     .expected = "text for __metadata__ without '" + std::string(impl::crcs_key) +
+                     .expected = "text for __metadata__ without '" + std::string(crcs_key) +
                                  "', which has the checksums of a file",
                      .found = "that of another file, perhaps",
                      .remedy = "leave it out, and set checksums_in_files"});
@@ -223,7 +220,7 @@ CAIRN_DECL std::vector<std::byte> head_with_checksums(const target& file, const 
 
 CAIRN_DECL tensor_crcs checksums_in(const header_text& text) {
     tensor_crcs all;
-    auto const found = text.find(impl::crcs_key);
+    auto const found = text.find(crcs_key);
     if (found != text.end())
         json::read(std::as_bytes(std::span(found->second)),
                    impl::in_object(

@@ -34,6 +34,8 @@ CAIRN_DECL bool is_target_name(std::string_view name);
 
 /// CRC-32 of the elements of tensors.
 using tensor_crcs = std::map<std::string, std::uint32_t, std::less<>>;
+/// The member of `__metadata__` that has them.
+inline constexpr std::string_view crcs_key = "cairn_crc32";
 
 /// Lays out one file.
 /// @param tensors    In any order; their offsets are ignored.

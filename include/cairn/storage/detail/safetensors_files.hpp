@@ -103,9 +103,20 @@ private:
         });
         for (std::size_t i = 0; i < names.size(); ++i) {
             meta_.file_sizes[names[i]] = sizes[i];
+            note_text(all[i].text);
             if (!versions[i].empty()) meta_.file_versions[names[i]] = std::move(versions[i]);
         }
         return all;
+    }
+    /// Notes what is for others than readers of tensors.
+    void note_text(const format::safetensors::header_text& text) {
+        for (auto const& [key, what] : text) {
+            bool const is_known = key == "format"
+                                      ? what == "pt"
+                                      : key == format::safetensors::crcs_key ||
+                                            key == "DCP_SHARDING_INFO" || key == "DCP_VERSION";
+            if (!is_known) meta_.unknown_members.insert("__metadata__." + key);
+        }
     }
     format::safetensors::header header_of(const std::string& name, std::uint64_t& size,
                                           std::string& version) {
