@@ -58,6 +58,7 @@ using record = std::pair<std::string, std::string>;
 class pickled {
 public:
     cairn::format::pickle::writer w{};
+    bool views = false;  ///< Legacy ids are of a view of the storage: 3 elements from 1 on.
 
     void begin_dict() {
         w.op('}');
@@ -83,7 +84,7 @@ public:
         w.string(storage);
         w.string("cpu");
         w.integer(static_cast<std::int64_t>(count));
-        if (legacy) w.none();
+        if (legacy) views ? view() : w.none();
         w.op('t');
         w.op('Q');
         w.integer(offset);
@@ -130,6 +131,12 @@ public:
     }
 
 private:
+    void view() {
+        w.string("v");
+        w.integer(1);
+        w.integer(3);
+        w.op(0x87);
+    }
     static std::string as_text(const std::vector<std::byte>& b) {
         return {reinterpret_cast<const char*>(b.data()), b.size()};
     }

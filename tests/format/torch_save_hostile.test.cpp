@@ -316,18 +316,37 @@ BOOST_AUTO_TEST_CASE(storages_that_many_values_share_are_bounded_by_the_file) {
 }
 
 BOOST_AUTO_TEST_CASE(the_name_of_a_class_writes_no_opcodes_into_a_copy) {
+    auto const hostile = [](pickled& p) {
+        for (std::string const s : {"mine", "A\n0cos\n"}) {
+            p.w.op(0x8c);  // protocol 4: two strings of the stack
+            p.w.op(static_cast<std::uint8_t>(s.size()));
+            for (char c : s) p.w.op(static_cast<std::uint8_t>(c));
+        }
+        p.w.op(0x93);
+    };
     pickled p;
     p.begin_dict();
     p.key("t");
-    p.w.op(0x8c);  // protocol 4: two strings of the stack
-    p.w.op(4);
-    for (char c : std::string("mine")) p.w.op(static_cast<std::uint8_t>(c));
-    p.w.op(0x8c);
-    p.w.op(7);
-    for (char c : std::string("A\n0cos\n")) p.w.op(static_cast<std::uint8_t>(c));
-    p.w.op(0x93);
+    hostile(p);
     p.end_dict();
     refused(p.zip({}), cairn::errc::corrupt, "a line break in the name of a class");
+
+    pickled storage;
+    storage.begin_dict();
+    storage.key("t");
+    storage.w.mark();
+    storage.key("storage");
+    hostile(storage);
+    storage.key("0");
+    storage.key("cpu");
+    storage.w.integer(4);
+    storage.w.op('t');
+    storage.w.op('Q');
+    storage.w.op(0x85);
+    storage.end_dict();
+    opened const o(storage.zip({{"0", "abcd"}}));
+    BOOST_TEST(std::get<ts::refused>(o.all.entries().at("t").what).why ==
+               "a tensor inside a value (something else)");
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_is_read_up_to_the_length_that_is_written) {

@@ -12,6 +12,7 @@ import collections, datetime, os, pathlib, random, sys, tempfile, warnings, zipf
 os.environ["TORCH_SERIALIZATION_DEBUG"] = "1"  # calculated offsets are compared with those stored
 warnings.filterwarnings("ignore")
 import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils.serialization import config
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -207,6 +208,21 @@ def numbers_as_keys(tmp):
           "'odd.-7', 'odd.None', 'odd.True' and 2 more; they are text" in said, said)
 
 
+def old_files(tmp):
+    """Tensors within values of a file of before PyTorch 1.6, whose storages have other ids."""
+    both = torch.arange(4.)
+    state = {"w": filled(torch.float32, 3), "pair": (both, both[1:3]),
+             "deep": ({"a": [filled(torch.bfloat16, 2)]}, 7)}
+    torch.save(state, tmp / "old.pt", _use_new_zipfile_serialization=False)
+    for source, target in (("old.pt", "old_again.pt"), ("old.pt", "old_dcp"),
+                           ("old_dcp", "old_back.pt")):
+        code, said = run(CAIRN, "convert", tmp / source, tmp / target)
+        check(f"old files: {target}", code == 0, said)
+    dcp_to_torch_save(tmp / "old_dcp", tmp / "old_theirs.pt")
+    for name in ("old_again", "old_back", "old_theirs"):
+        loads(f"old files: {name}", tmp / f"{name}.pt", state)
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         tmp = pathlib.Path(d)
@@ -216,6 +232,7 @@ def main():
         stored_values(tmp)
         random_states(tmp)
         numbers_as_keys(tmp)
+        old_files(tmp)
     sys.exit(end())
 
 

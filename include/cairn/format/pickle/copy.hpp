@@ -31,8 +31,6 @@ public:
 
     /// @throws error errc::unsupported for what the tree does not keep, and for deep nesting
     void operator()(node_id i) { write(i, 0); }
-    /// The persistent ids that were written.
-    const std::set<node_id>& persistent() const noexcept { return persistent_; }
 
 private:
     static constexpr int max_depth = 200;
@@ -79,7 +77,6 @@ private:
             }
             case node_kind::object: return object(i, depth);
             case node_kind::persistent:
-                persistent_.insert(i);
                 if (write_persistent_) return write_persistent_(i);
                 enter(i);
                 write(t_.children(i)[0], depth + 1);
@@ -129,7 +126,6 @@ private:
     std::function<void(node_id)> write_persistent_;
     std::unordered_map<node_id, std::uint32_t> memo_;
     std::set<node_id> open_;
-    std::set<node_id> persistent_;
 };
 
 }  // namespace cairn::format::pickle

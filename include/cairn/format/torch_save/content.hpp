@@ -2,10 +2,11 @@
 #ifndef CAIRN_FORMAT_TORCH_SAVE_CONTENT_HPP
 #define CAIRN_FORMAT_TORCH_SAVE_CONTENT_HPP
 
-#include <cairn/format/pickle/copy.hpp>
 #include <cairn/format/pickle/to_value.hpp>
-#include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/torch/archive.hpp>
+#include <cairn/format/torch/copy_value.hpp>
+#include <cairn/format/torch/tensor_call.hpp>
+#include <cairn/format/torch/value_pickler.hpp>
 #include <cairn/format/torch_save/flatten.hpp>
 #include <cairn/format/torch_save/legacy_container.hpp>
 #include <cairn/format/torch_save/zip_container.hpp>
@@ -114,19 +115,19 @@ public:
     value read_value(const stored_value& v, const read_at& source) const {
         if (v.opaque.empty()) return pickle::to_value(c_.tree)(v.node);
         unfolding budget(c_.tree.source_bytes);
-        pickle::writer pickle;
-        pickle::copier copy(c_.tree, budget, pickle);
-        copy(v.node);
+        torch::value_pickler pickle;
+        auto const keys = copy(v.node, budget, pickle);
         torch::archive item;
-        item.add_preamble(pickle.finish(), c_.big_endian ? "big" : "little");
-        for (auto const& [key, at] : storages(copy.persistent())) {
-            std::vector<std::byte> bytes(static_cast<std::size_t>(at->length));
-            source(at->offset, bytes);
-            if (at->crc != 0 && crc32(bytes) != at->crc)
+        item.add_preamble(pickle.out().finish(), c_.big_endian ? "big" : "little");
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+            auto const& at = c_.storages.at(keys[i]);
+            std::vector<std::byte> bytes(static_cast<std::size_t>(at.length));
+            source(at.offset, bytes);
+            if (at.crc != 0 && crc32(bytes) != at.crc)
                 throw error(errc::checksum_mismatch,
-                            {.expected = "storage '" + std::string(key) + "' as it was written",
+                            {.expected = "storage '" + std::string(keys[i]) + "' as it was written",
                              .found = "other bytes"});
-            item.add("data/" + std::string(key), bytes);
+            item.add("data/" + std::to_string(i), bytes);
         }
         item.finish(torch::object_names_hash);
         return value::opaque_t{item.take(), v.opaque};
@@ -159,30 +160,36 @@ private:
         }
     }
     std::variant<stored_tensor, stored_value, refused> opaque(pickle::node_id i, std::string why) {
-        pickle::writer nowhere;
-        pickle::copier copy(c_.tree, budget_, nowhere);
+        std::vector<std::string_view> keys;
         try {
-            copy(i);
+            torch::value_pickler nowhere;
+            keys = copy(i, budget_, nowhere);
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::unsupported) || budget_.is_exhausted()) throw;
             return refused{why + " (" + e.context().found + ")"};
         }
-        if (!copy.persistent().empty()) why = "a tensor inside a value";
-        for (auto const& [key, at] : storages(copy.persistent())) {
-            if (at->length > embedded_left_)
+        if (!keys.empty()) why = "a tensor inside a value";
+        for (auto const key : keys) {
+            auto const length = c_.storages.at(key).length;
+            if (length > embedded_left_)
                 pickle::beyond_limits(
                     "storages that many values share, of more bytes than the file");
-            embedded_left_ -= at->length;
+            embedded_left_ -= length;
         }
         return stored_value{i, why.find(' ') == why.npos ? "class " + why : why};
     }
-    std::map<std::string_view, const record*> storages(
-        const std::set<pickle::node_id>& persistent) const {
-        std::map<std::string_view, const record*> all;
-        for (auto const i : persistent)
-            if (auto const s = torch::storage_of(c_.tree, i))
-                all.emplace(s->key, &c_.storages.at(s->key));
-        return all;
+    /// Writes a value with storages that are numbered in the order in which it names them, and
+    /// returns their keys in the file.
+    std::vector<std::string_view> copy(pickle::node_id i, unfolding& budget,
+                                       torch::value_pickler& p) const {
+        std::vector<std::string_view> keys;
+        std::map<std::string_view, std::string> numbers;
+        torch::copy_value(c_.tree, i, budget, p, [&](const torch::named_storage& s) {
+            auto const [it, fresh] = numbers.try_emplace(s.key, std::to_string(keys.size()));
+            if (fresh) keys.push_back(s.key);
+            p.literal(it->second);
+        });
+        return keys;
     }
     /// What an unsupported tensor is, by the function that builds it.
     static std::string in_words(std::string function) {

@@ -4,8 +4,8 @@
 
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
-#include <cairn/format/pickle/copy.hpp>
 #include <cairn/format/pickle/reader.hpp>
+#include <cairn/format/torch/copy_value.hpp>
 #include <cairn/format/torch/tensor_call.hpp>
 #include <cairn/format/torch/tensor_pickle.hpp>
 #include <cairn/format/torch/value_item.hpp>
@@ -159,24 +159,18 @@ private:
         for (auto const& e : r.entries) records.emplace(e.name, &e);
         std::map<std::string_view, std::size_t> keys;  // of the item → of the file
         unfolding budget(t.source_bytes);
-        pickle::copier copy(t, budget, p_.out(), [&](pickle::node_id i) {
-            auto const s = torch::storage_of(t, i);
-            if (!s)
-                throw error(errc::unsupported, {.expected = "storages as torch.save names them",
-                                                .found = "something else"});
-            auto const [it, fresh] = keys.try_emplace(s->key, storages_.size());
+        auto const write_key = [&](const torch::named_storage& named) {
+            auto const [it, fresh] = keys.try_emplace(named.key, storages_.size());
             if (fresh) {
-                auto const record = records.find("data/" + std::string(s->key));
-                if (record == records.end() || record->second->size != s->bytes)
-                    zip::malformed("no record 'data/" + std::string(s->key) + "' of " +
-                                   std::to_string(s->bytes) + " bytes");
+                auto const record = records.find("data/" + std::string(named.key));
+                if (record == records.end() || record->second->size != named.bytes)
+                    zip::malformed("no record 'data/" + std::string(named.key) + "' of " +
+                                   std::to_string(named.bytes) + " bytes");
                 storages_.push_back(stored(*record->second, r, item));
             }
-            auto const [module, name] = t.class_parts(t.children(t.children(i)[0])[1]);
-            torch::write_storage(p_, module, name, s->bytes / s->element,
-                                 [&, key = it->second] { write_number(key); });
-        });
-        copy(t.root);
+            write_number(it->second);
+        };
+        torch::copy_value(t, t.root, budget, p_, write_key);
     }
     /// A storage of an item.
     static new_storage stored(const zip::entry& e, const torch::item_records& r,
