@@ -25,6 +25,7 @@ BOOST_AUTO_TEST_SUITE(torch_save_samples)
 namespace {
 
 using namespace torch_save_file;
+using namespace std::string_literals;
 using cairn::value;
 
 /// The elements in row-major order.
@@ -152,8 +153,14 @@ BOOST_AUTO_TEST_CASE(values_of_other_classes_are_items_of_their_own) {
     p.w.bytes("abc");
     p.end_dict();
     p.w.op('b');
-    p.key("set");  // protocol 4: what kind of set is not kept
-    p.w.op(0x8f);
+    p.key("keywords");  // protocol 4: they are not kept
+    p.w.global("mine", "Thing");
+    p.w.op(')');
+    p.begin_dict();
+    p.key("member");
+    p.w.integer(1);
+    p.end_dict();
+    p.w.op(0x92);
     p.end_dict();
     std::string const content = "0123456789abcdef";
     opened const o(p.zip({{"0", content}}, {}, "big"));
@@ -180,7 +187,56 @@ BOOST_AUTO_TEST_CASE(values_of_other_classes_are_items_of_their_own) {
     BOOST_TEST(shown.find("\x80\x02"
                           "cmine\nThing\nq") != shown.npos);
     BOOST_TEST(shown.find(")\x81q\x01}q\x02(X\x06") != shown.npos);
-    BOOST_TEST(std::get<ts::refused>(o.all.entries().at("set").what).why.find("a set") == 0u);
+    BOOST_TEST(std::get<ts::refused>(o.all.entries().at("keywords").what).why ==
+               "mine.Thing (keyword arguments of class mine.Thing)");
+}
+
+BOOST_AUTO_TEST_CASE(a_value_keeps_the_items_of_its_class) {
+    pickled p;
+    p.begin_dict();
+    p.key("set");  // of protocol 4, within a set that does not change
+    p.w.mark();
+    p.w.op(0x8f);
+    p.w.mark();
+    p.w.integer(1);
+    p.w.op(0x90);
+    p.w.op(0x91);
+    p.key("deque");
+    p.w.global("collections", "deque");
+    p.w.op(')');
+    p.w.op('R');
+    for (int i = 1; i < 4; ++i) {
+        p.w.integer(i);
+        p.w.op('a');
+    }
+    p.key("list");  // a subclass with items, keys and a state
+    p.w.global("mine", "Names");
+    p.w.op(')');
+    p.w.op(0x81);
+    p.w.mark();
+    p.w.integer(1);
+    p.w.integer(2);
+    p.w.op('e');
+    p.w.integer(3);
+    p.w.integer(4);
+    p.w.op('s');
+    p.begin_dict();
+    p.end_dict();
+    p.w.op('b');
+    p.end_dict();
+    opened const o(p.zip({}));
+    auto const copy = [&](const std::string& name) {
+        auto const v = o.at(name);
+        BOOST_REQUIRE(v.is<value::opaque_t>());
+        auto const& item = v.get_if<value::opaque_t>()->item();
+        std::string const text(reinterpret_cast<const char*>(item.data()), item.size());
+        auto const begin = text.find("\x80\x02");
+        return text.substr(begin + 2, text.find("PK\7\10", begin) - begin - 2);
+    };
+    BOOST_TEST(copy("set") ==
+               "c__builtin__\nfrozenset\n](c__builtin__\nset\n](K\1e\x85Rq\0e\x85Rq\1."s);
+    BOOST_TEST(copy("deque") == "ccollections\ndeque\nq\0)Rq\1(K\1K\2K\3e."s);
+    BOOST_TEST(copy("list") == "cmine\nNames\nq\0)\x81q\1(K\1K\2e(K\3K\4u}q\2b."s);
 }
 
 BOOST_AUTO_TEST_CASE(containers_are_taken_apart_as_dcp_does) {

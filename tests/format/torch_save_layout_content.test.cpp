@@ -213,12 +213,18 @@ BOOST_AUTO_TEST_CASE(a_stored_value_stays_what_it_is) {
     s.tensor({"before"}, dtype::u8, {5})
         .value({"ordered"}, value::tuple({1}))
         .value({"unknown"}, value())
-        .tensor({"after"}, dtype::u8, {6});
+        .tensor({"after"}, dtype::u8, {6})
+        .value({"frozen"}, value());
+    torch_save_file::pickled frozen;
+    frozen.w.mark();
+    frozen.w.op(0x91);
+    s.entries[4].what = stored(frozen.zip({}));
     s.entries[1].what = stored(of_class("collections", "OrderedDict"));
     s.entries[2].what = stored(of_class("some.module", "Class"));
     auto const l = s.file("x.pt");
-    BOOST_TEST(l.to_trust().size() == 1u);
+    BOOST_TEST(l.to_trust().size() == 2u);
     BOOST_TEST((l.to_trust().at("unknown") == std::set<std::string>{"some.module.Class"}));
+    BOOST_TEST((l.to_trust().at("frozen") == std::set<std::string>{"__builtin__.frozenset"}));
     auto const file = fill(l);
     std::string const ordered = "ccollections\nOrderedDict\n";
     BOOST_TEST(file.rfind(ordered) > file.find(ordered));  // one is of a tensor

@@ -40,6 +40,8 @@ inline void check_classes(const cairn::format::pickle::tree& t, cairn::format::p
             throw support::finding("an object of class '" + name + "' was read as a plain value");
         }
         case node_kind::set:
+        case node_kind::frozenset:
+        case node_kind::collection:
         case node_kind::opaque:
         case node_kind::global:
         case node_kind::persistent: throw support::finding("no plain value was read as one");

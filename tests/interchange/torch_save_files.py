@@ -117,7 +117,7 @@ def kinds(tmp):
 
 
 def stored_values(tmp):
-    """Items as DCP stores them, which are copied as they are."""
+    """Items as DCP stores them, which are copied as they are; some of protocol 4."""
     shared = [1, 2]
     tensor = filled(torch.float32, 4)
     items = {
@@ -126,8 +126,10 @@ def stored_values(tmp):
         "shared": (shared, shared), "module": torch.nn.Linear(2, 1).state_dict(),
         "parameter": (torch.nn.Parameter(filled(torch.float32, 2)),),
         "words": {"text": "a", "size": torch.Size([1]), "bytes": b"abc", "set": {3}},
+        "sets": ({1, "a"}, set()),
     }
-    for name, v in items.items(): torch.save(v, tmp / f"{name}.item")
+    for name, v in items.items():
+        torch.save(v, tmp / f"{name}.item", pickle_protocol=4 if name == "sets" else 2)
     state = {"a": filled(torch.uint8, 5), "z": filled(torch.float64, 2)}
     path, said = again("stored", tmp, state, [tmp / f"{n}.item" for n in items])
     loaded = loads("stored", path, {**state, **items})
@@ -138,12 +140,16 @@ def stored_values(tmp):
     check("stored: what is shared", loaded["shared"][0] is loaded["shared"][1])
     check("stored: storages", loaded["tensors"][0].data_ptr() == loaded["tensors"][2][0].data_ptr())
     check("stored: metadata of a module", loaded["module"]._metadata == items["module"]._metadata)
-    trust = {"delta": datetime.timedelta(1), "default": collections.defaultdict(list, a=[1])}
-    for name, v in trust.items(): torch.save(v, tmp / f"{name}.item")
+    trust = {"delta": datetime.timedelta(1), "default": collections.defaultdict(list, a=[1]),
+             "deque": collections.deque([1, 2], 3), "frozen": frozenset([1, ()])}
+    for name, v in trust.items():
+        torch.save(v, tmp / f"{name}.item", pickle_protocol=4 if name == "frozen" else 2)
     path, said = again("trust", tmp, state, [tmp / f"{n}.item" for n in trust])
     check("trust: said", said.splitlines() == ["default __builtin__.list",
                                                "default collections.defaultdict",
-                                               "delta datetime.timedelta"], said)
+                                               "delta datetime.timedelta",
+                                               "deque collections.deque",
+                                               "frozen __builtin__.frozenset"], said)
     check("trust: loaded", same({**state, **trust}, torch.load(path, weights_only=False)))
     try:
         torch.load(path, weights_only=True)

@@ -75,7 +75,8 @@ private:
                 w_.global(module, name);
                 break;
             }
-            case node_kind::object: return object(i, depth);
+            case node_kind::object:
+            case node_kind::collection: return object(i, depth);
             case node_kind::persistent:
                 if (write_persistent_) return write_persistent_(i);
                 enter(i);
@@ -83,10 +84,10 @@ private:
                 open_.erase(i);
                 w_.op('Q');
                 return;
-            case node_kind::set: beyond_limits("a set of protocol 4");
+            case node_kind::set: return set(i, "set", depth);
+            case node_kind::frozenset: return set(i, "frozenset", depth);
             case node_kind::opaque:
-                beyond_limits("items or keyword arguments of class " +
-                              t_.class_name(t_.children(i)[0]));
+                beyond_limits("keyword arguments of class " + t_.class_name(t_.children(i)[0]));
         }
         remember(i);
     }
@@ -98,10 +99,24 @@ private:
         open_.erase(i);
         w_.op(t_.is_created(i) ? 0x81 : 'R');
         remember(i);
-        items(c.subspan(3), 'u', depth);
+        bool const listed = t_.kind(i) == node_kind::collection;
+        if (listed) items(t_.children(c[3]), 'e', depth);
+        items(c.subspan(listed ? 4 : 3), 'u', depth);
         if (t_.kind(c[2]) == node_kind::none) return;
         write(c[2], depth + 1);
         w_.op('b');
+    }
+    /// Protocol 2 has no opcode for a set: it calls the class with a list.
+    void set(node_id i, std::string_view type, int depth) {
+        budget_.spend(type.size());
+        enter(i);
+        w_.global("__builtin__", type);
+        w_.op(']');
+        items(t_.children(i), 'e', depth);
+        open_.erase(i);
+        w_.op(0x85);
+        w_.op('R');
+        remember(i);
     }
     void items(std::span<const node_id> all, std::uint8_t add, int depth) {
         if (all.empty()) return;

@@ -72,7 +72,7 @@ private:
             case '}': return push(t_.add_container(node_kind::dict, {}));
             case 0x8f: return push(t_.add_container(node_kind::set, {}));
             case 't': return collect(node_kind::tuple, pop_mark());
-            case 0x91: return collect(node_kind::set, pop_mark());
+            case 0x91: return collect(node_kind::frozenset, pop_mark());
             case 0x85: return collect(node_kind::tuple, below(1));
             case 0x86: return collect(node_kind::tuple, below(2));
             case 0x87: return collect(node_kind::tuple, below(3));
@@ -203,12 +203,18 @@ private:
         if (first <= floor()) malformed("an empty stack");
         auto const target = stack_[first - 1];
         if (k == node_kind::dict && items.size() % 2 != 0) malformed("a key without a value");
-        auto const object = t_.kind(target) == node_kind::object;
-        if (object && k != node_kind::dict)  // e.g. of a deque
-            t_.make_opaque(target);
-        else if (t_.kind(target) == k || object)  // an OrderedDict is extended like a dict
+        auto const kind = t_.kind(target);
+        auto const object = kind == node_kind::object || kind == node_kind::collection;
+        if (kind == k ||
+            (object && k == node_kind::dict))  // an OrderedDict is extended like a dict
             t_.extend(target, items);
-        else if (t_.kind(target) != node_kind::opaque)
+        else if (kind == node_kind::collection && k == node_kind::list)
+            t_.extend(t_.children(target)[3], items);
+        else if (object && k == node_kind::list && t_.children(target).size() == 3)  // e.g. a deque
+            t_.make_collection(target, t_.add_container(k, items));
+        else if (object)
+            t_.make_opaque(target);
+        else if (kind != node_kind::opaque)
             malformed("items for something that is not a container");
         stack_.resize(first);
     }
@@ -273,9 +279,10 @@ private:
     void build() {
         auto const state = pop();
         auto const target = top();
-        if (t_.kind(target) == node_kind::object)
+        auto const kind = t_.kind(target);
+        if (kind == node_kind::object || kind == node_kind::collection)
             t_.set_state(target, state);
-        else if (t_.kind(target) != node_kind::opaque)
+        else if (kind != node_kind::opaque)
             malformed("a state for something that is not an object");
     }
 

@@ -41,6 +41,7 @@ public:
         for (std::size_t i = 0; i < t.size(); ++i) {
             auto const n = static_cast<node_id>(i);
             if (t.kind(n) == node_kind::set) names.insert("set");
+            if (t.kind(n) == node_kind::frozenset) names.insert("frozenset");
             if (t.kind(n) == node_kind::global &&
                 std::find(std::begin(plain), std::end(plain), t.class_parts(n)) == std::end(plain))
                 names.insert(t.class_name(n));
@@ -85,8 +86,10 @@ private:
             case node_kind::tuple: return value::tuple(many(i, depth));
             case node_kind::dict: return dict(i, 0, depth);
             case node_kind::object: return call(i, depth);
+            case node_kind::collection:
             case node_kind::opaque: refuse(t_.class_name(t_.children(i)[0]));
-            case node_kind::set: refuse("a set");
+            case node_kind::set:
+            case node_kind::frozenset: refuse("a set");
             case node_kind::global: refuse(t_.class_name(i));
             case node_kind::persistent:
                 throw error(errc::unsupported,

@@ -32,9 +32,11 @@ enum class node_kind : std::uint8_t {
     tuple,
     dict,
     set,
+    frozenset,
     global,      ///< a class or function, by name: "module\nname"; never looked up
     object,      ///< children: callable, arguments, then state (or none), then key, value, …
-    opaque,      ///< an object with list items or keyword arguments; children: without these
+    collection,  ///< an object with list items; children: as above, the list before the keys
+    opaque,      ///< an object with more, e.g. keyword arguments; children: without these
     persistent,  ///< child: what torch.save calls a storage
 };
 
@@ -124,7 +126,13 @@ public:
         std::copy(more.begin(), more.end(), children_.begin() + s.first + s.size);
         s.size += n;
     }
-    /// Turns an object into an `opaque` one: its further content is not kept.
+    /// Turns an object without keys into a `collection`.
+    /// @param items  A list.
+    void make_collection(node_id object, node_id items) {
+        extend(object, {&items, 1});
+        nodes_[object].kind = node_kind::collection;
+    }
+    /// Turns an object or a collection into an `opaque` one: its further content is not kept.
     void make_opaque(node_id object) { nodes_[object].kind = node_kind::opaque; }
     /// Notes that the newest node, an object, was made by `cls.__new__` and not by a call.
     void set_created() { created_.push_back(static_cast<node_id>(nodes_.size() - 1)); }

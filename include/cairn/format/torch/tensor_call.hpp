@@ -77,7 +77,9 @@ class tensor_call {
 public:
     /// Whether a node is a call that builds a tensor of any kind, also an unsupported one.
     static bool is_one(const pickle::tree& t, pickle::node_id i) {
-        if (t.kind(i) != pickle::node_kind::object && t.kind(i) != pickle::node_kind::opaque)
+        using pickle::node_kind;
+        auto const kind = t.kind(i);
+        if (kind != node_kind::object && kind != node_kind::collection && kind != node_kind::opaque)
             return false;
         auto const [module, name] = t.class_parts(t.children(i)[0]);
         return (module == "torch._utils" || module == "torch._tensor") &&

@@ -75,6 +75,7 @@ inline std::set<std::string> classes_to_trust(const pickle::tree& t) {
     std::set<std::string> all;
     for (std::size_t i = 0; i < t.size(); ++i) {
         auto const n = static_cast<pickle::node_id>(i);
+        if (t.kind(n) == pickle::node_kind::frozenset) all.insert("__builtin__.frozenset");
         if (t.kind(n) != pickle::node_kind::global) continue;
         auto const [module, name] = t.class_parts(n);
         if (is_hostile(module, name))
