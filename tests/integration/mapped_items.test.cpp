@@ -4,6 +4,7 @@
 #include "support/counting_store.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/planner/detail/item_bytes.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
@@ -340,6 +341,30 @@ BOOST_AUTO_TEST_CASE(rows_in_turn_are_stored_as_one_chunk) {
                std::equal(both.begin() + 6 * row + 3, both.begin() + 6 * row + 6,
                           up.begin() + 3 * row);
     BOOST_TEST(same);
+}
+
+BOOST_AUTO_TEST_CASE(a_conversion_reads_what_a_mapping_transposes_once_or_twice) {
+    constexpr std::int64_t rows = 2048, columns = 2048;  // four pieces
+    support::counting_store store{cairn::memory_store()};
+    auto x = numbers(rows * columns);
+    cairn::save(cairn::state_dict{{"x", view(x, {rows, columns})}}, "c", store);
+    cairn::mapping how;
+    how.set("y", cairn::map::transpose(cairn::map::stored("x")));
+    cairn::memory_store to;
+    auto place = store.at("c");
+    cairn::checkpoint_reader reader(store);
+    reader.reset("c");
+    auto const l = reader.read_metadata().tensor("x")->chunks.location(0);
+    auto const before = place.reads(l.file, l.offset, l.length).second;
+    cairn::convert({store, "c"}, "d", to, how);
+    BOOST_TEST(place.reads(l.file, l.offset, l.length).second - before <= 2);
+    std::vector<float> y(x.size());
+    cairn::load(cairn::state_dict{{"y", view(y, {columns, rows})}}, "d", to);
+    for (std::int64_t r = 0; r < rows; r += 97)
+        for (std::int64_t c = 0; c < columns; c += 89)
+            if (y[static_cast<std::size_t>(c * rows + r)] !=
+                x[static_cast<std::size_t>(r * columns + c)])
+                BOOST_FAIL("row " << r << ", column " << c);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -49,6 +49,9 @@ public:
     /// Says which quantised weights fit their scales no more.
     CAIRN_DECL std::vector<std::string> turned_codes() const;
 
+    /// Whether a tensor has stored elements in another order, as a transposed one.
+    CAIRN_DECL bool permutes(std::string_view fqn) const;
+
     /// Null: the tensor is stored under its name, as it is.
     const map::detail::mapped_tensor* tensor(std::string_view fqn) const;
     /// Null: the value is stored under its name.

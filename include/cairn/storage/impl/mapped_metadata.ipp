@@ -8,9 +8,12 @@
 #include <cairn/metadata/detail/path_like.hpp>
 #include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,6 +35,13 @@ inline bool turned(const map::detail::mapped_tensor& t) {
     if (t.pieces.size() != 1 || t.pieces.front().is_constant()) return false;
     auto const& p = t.pieces.front();
     return p.volume() == p.from->shape.product() && p != map::detail::whole_piece(p.from);
+}
+
+/// Whether a piece has the elements of its source in another order.
+inline bool permutes(const map::detail::piece& p) {
+    if (p.is_constant()) return false;
+    auto const steps = p.strides(map::detail::side::source, row_major_strides(p.from->shape));
+    return !std::is_sorted(steps.begin(), steps.end(), std::greater<>());
 }
 
 /// Applies a mapping to a checkpoint that has the names of a state.
@@ -109,6 +119,11 @@ CAIRN_DECL std::vector<std::string> mapped_metadata::turned_codes() const {
         }
     }
     return found;
+}
+
+CAIRN_DECL bool mapped_metadata::permutes(std::string_view fqn) const {
+    auto const* const t = tensor(fqn);
+    return t != nullptr && std::any_of(t->pieces.begin(), t->pieces.end(), detail::permutes);
 }
 
 CAIRN_DECL const map::detail::mapped_tensor* mapped_metadata::tensor(std::string_view fqn) const {

@@ -94,9 +94,10 @@ CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, d
     }
 }
 
-/// Whether a piece needs most of what the file has of a tensor: it is transposed there, or a lazy
-/// view.
+/// Whether a piece needs most of what the file has of a tensor: it is transposed, there or by a
+/// mapping, or a lazy view.
 CAIRN_DECL bool source_pieces::is_scattered(const std::string& fqn) const {
+    if (mapped_ && mapped_->permutes(fqn)) return true;
     auto const& chunks = meta_.tensor(fqn)->chunks;
     return meta_.format == checkpoint_format::torch_save && is_as_stored(fqn) &&
            chunks.size() == 1 && !chunks.row_of(0).is_divisible();
