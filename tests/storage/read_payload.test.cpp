@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Payloads in memory, as cairn and as PyTorch write them: every byte that is delivered is checked,
 // whatever its strides, and has the order of this host.
+#include "support/allocations.hpp"
+
 #include <cairn/object_store/memory.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
 
@@ -235,6 +237,46 @@ BOOST_AUTO_TEST_CASE(numbers_of_a_big_endian_host_are_those_that_it_wrote) {
     swaps({std::uint8_t{1}, std::uint8_t{200}}, 1);
     swaps({std::complex<float>(1, 2), std::complex<float>(-3, 4e5f)}, 4);
     swaps({std::complex<double>(1, 2), std::complex<double>(-3, 4e50)}, 8);
+}
+
+/// Columns of a matrix, and the negatives of others.
+BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_gaps_between_elements) {
+    constexpr std::int64_t rows = 6144, columns = 1024, width = 16;
+    auto const stored = some_bytes(4 * rows * columns);
+    cairn::memory_store store;
+    store.publish("o", stored, std::nullopt);
+    for (bool const checked : {true, false}) {
+        std::vector<std::uint64_t> distances;
+        std::uint64_t bytes = 0;
+        cairn::open_file file(noting_reader{store.open("o"), &distances, &bytes}, "file");
+        std::vector<std::byte> scratch;
+        std::vector<byte_vector> into(3, byte_vector(4 * rows * width));
+        std::vector<cairn::detail::wanted_chunk> chunks;
+        for (std::size_t i = 0; i < into.size(); ++i) {
+            auto p = payload(stored, cairn::dtype::f32, {rows, width});
+            p.strides = {columns, 1};
+            p.first = 100 * i;
+            p.negative = i == 1;
+            if (!checked) p.crc.reset();
+            cairn::tensor_view const all(p.type, p.shape, into[i].data());
+            chunks.push_back({"w", std::move(p), {{cairn::box::whole(all.shape), all}}});
+        }
+        {
+            support::allocations const count;
+            cairn::detail::payload_reader(file, std::move(chunks), scratch).run();
+            BOOST_TEST(count.peak() < std::size_t{8} << 20);
+        }
+        BOOST_TEST(bytes < (checked ? 2 : 1) * stored.size() + 100'000);
+        bool same = true;
+        for (std::size_t i = 0; i < into.size(); ++i)
+            for (std::size_t at = 0; at < into[i].size(); ++at) {
+                auto const of_row = at % (4 * width);
+                auto expected = stored[at / (4 * width) * 4 * columns + 400 * i + of_row];
+                if (i == 1 && at % 4 == 3) expected ^= std::byte{0x80};
+                same = same && into[i][at] == expected;
+            }
+        BOOST_TEST(same);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -68,8 +68,8 @@ struct item_finder {
 /// Memory: for each thread a piece (see @ref ReadSizeStore), so `thread_count` limits it where a
 /// store wants many requests; 25 MiB for reads past the caches; what a finder returns as `content`,
 /// or keeps for its `read_content`; and for each thread, where elements have gaps between them or
-/// another byte order, the bytes from the first wanted element to the last, or all that one
-/// checksum covers.
+/// are others than the stored ones, 6 MiB: groups of rows, with their gaps. What is decoded, and
+/// has gaps, is whole in memory.
 ///
 /// The members are those of @ref StorageReader and @ref ChecksumReader, which also say who calls
 /// them, and how long their arguments live. One load at a time.

@@ -36,6 +36,8 @@ struct payload {
     bool parts_unchecked = false;
     std::vector<std::uint32_t> block_crcs{};  ///< CRC-32 of each block: only those needed are read.
     bool big_endian = false;
+    bool conjugate = false;  ///< A lazy view: the elements are the conjugates of the stored ones.
+    bool negative = false;   ///< The same: the negated ones.
     /// The bytes, if they were read to find them, or decoded; otherwise empty. Decoded ones have
     /// the `offset` of what they were decoded from.
     byte_vector content{};
@@ -44,6 +46,8 @@ struct payload {
     /// thread, for later bytes each time unless all have to be read before some are.
     std::function<void(std::uint64_t at, std::span<std::byte> into)> read_content{};
 
+    /// Whether the elements are others than the stored ones.
+    bool is_changed() const noexcept { return big_endian || conjugate || negative; }
     bool is_in_file() const noexcept { return content.empty() && !read_content; }
     bool has_checksum() const noexcept { return crc || !block_crcs.empty(); }
 };

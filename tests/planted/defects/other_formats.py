@@ -190,9 +190,8 @@ DEFECTS = [
            "if (other != nullptr && are_tied(*other, *t) && !PLANTED) {",
            by="convert", wrong="a tied weight of a converted checkpoint is stored twice"),
     Defect("storages-read-for-each-piece", "storage/detail/read_payload.hpp",
-           "if (is_checked_as_a_whole() && in_file_ && file_.reads_pieces()) check_first();",
-           "if (!PLANTED && is_checked_as_a_whole() && in_file_ && file_.reads_pieces()) "
-           "check_first();",
+           "(file_.reads_pieces() || length_ > most)) check_first();",
+           "(file_.reads_pieces() || length_ > most) && !PLANTED) check_first();",
            by="storage:torch_save_reader", wrong="a conversion of columns is quadratic"),
     Defect("computed-weights-tied", "convert/impl/conversion_planner.ipp",
            "if (!at.layout) return {};",

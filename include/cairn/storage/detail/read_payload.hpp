@@ -7,6 +7,7 @@
 #include <cairn/storage/detail/cached_runs.hpp>
 #include <cairn/storage/detail/memory_for.hpp>
 #include <cairn/storage/detail/shared_windows.hpp>
+#include <cairn/storage/detail/stored_words.hpp>
 #include <cairn/storage/detail/wanted_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
@@ -173,18 +174,21 @@ private:
     /// Returns the ranges of the payload to read, in order, without overlap.
     std::vector<range> wanted_ranges() const {
         if (is_checked_as_a_whole() && !in_order_) return {{0, length_}};
-        auto const unit = in_order_ ? 1 : block_crcs_.empty() ? unchecked_block : block;
         std::vector<range> wanted;
-        for (auto const& c : chunks_) {
-            for (auto const& part : c.parts) {
-                // A box that is not contiguous is read by groups of rows if that skips whole
-                // blocks, otherwise as one span.
-                for_each_span(c, part.from, [&](std::uint64_t first, std::uint64_t last) {
-                    wanted.push_back(
-                        {first / unit * unit, std::min(length_, (last + unit - 1) / unit * unit)});
-                });
-            }
-        }
+        for (auto const& c : chunks_)
+            for (auto const& part : c.parts) add_ranges(c, part.from, wanted);
+        return merged(std::move(wanted));
+    }
+    /// Adds those of a box. One that is not contiguous is read by groups of rows if that skips
+    /// whole blocks, otherwise as one span.
+    void add_ranges(const wanted_chunk& c, const box& b, std::vector<range>& wanted) const {
+        auto const unit = in_order_ ? 1 : block_crcs_.empty() ? unchecked_block : block;
+        c.for_each_span(b, [&](std::uint64_t first, std::uint64_t last) {
+            wanted.push_back(
+                {first / unit * unit, std::min(length_, (last + unit - 1) / unit * unit)});
+        });
+    }
+    static std::vector<range> merged(std::vector<range> wanted) {
         std::sort(wanted.begin(), wanted.end(),
                   [](auto const& a, auto const& b) { return a.begin < b.begin; });
         std::size_t kept = 0;
@@ -312,31 +316,6 @@ private:
         return slab.subspan(skipped, static_cast<std::size_t>(useful));
     }
 
-    /// Calls f(first, last) for ranges of bytes that cover the box. Splits along the outermost
-    /// dimension of more than one index if the gap between two rows is worth skipping.
-    template <class F>
-    static void for_each_span(const wanted_chunk& c, const box& b, F&& f) {
-        auto const [first, last] = c.span(b);
-        std::size_t d = 0;
-        while (d < b.rank() && b.shape[d] == 1) ++d;
-        bool const holes =
-            d < b.rank() && last - first != static_cast<std::uint64_t>(b.volume()) * c.element();
-        if (holes) {
-            box row = b;
-            row.shape[d] = 1;
-            auto const [row_first, row_last] = c.span(row);
-            auto const stride = static_cast<std::uint64_t>(c.stored.strides[d]) * c.element();
-            if (stride >= row_last - row_first + 2 * block) {
-                for (std::int64_t i = 0; i < b.shape[d]; ++i) {
-                    row.offsets[d] = b.offsets[d] + i;
-                    for_each_span(c, row, f);
-                }
-                return;
-            }
-        }
-        f(first, last);
-    }
-
     /// Returns the user's memory for bytes [at, at+n) of the payload, if they all go to one part
     /// and are contiguous there; otherwise null.
     std::byte* direct_target(std::uint64_t at, std::uint64_t n) const {
@@ -406,11 +385,40 @@ private:
         crc_.reset();
     }
 
-    /// Handles any strides and byte order: reads what is wanted into memory of all that the parts
-    /// span.
+    /// Part of a chunk.
+    struct group {
+        const wanted_chunk* chunk;
+        payload_part part;
+        std::pair<std::uint64_t, std::uint64_t> span;
+    };
+    /// Handles any strides, byte order and signs: reads groups of rows, together those of several
+    /// chunks that are in the same bytes. What one checksum covers is read at once where it is
+    /// short, or decoded.
     void read_strided() {
-        if (is_checked_as_a_whole() && in_file_ && file_.reads_pieces()) check_first();
-        auto const wanted = wanted_ranges();
+        constexpr std::uint64_t most = std::uint64_t{4} << 20;  // the bytes of a group
+        if (is_checked_as_a_whole() && in_file_ && (file_.reads_pieces() || length_ > most))
+            check_first();
+        bool const at_once = is_checked_as_a_whole() || read_content_;
+        std::vector<group> groups;
+        for (auto const& c : chunks_)
+            for (auto const& part : c.parts)
+                c.for_each_group(part, at_once ? UINT64_MAX : most, [&](const payload_part& g) {
+                    groups.push_back({&c, g, c.span(g.from)});
+                });
+        std::sort(groups.begin(), groups.end(),
+                  [](const group& a, const group& b) { return a.span.first < b.span.first; });
+        for (std::size_t i = 0, end = 0; i < groups.size(); i = end) {
+            auto const first = groups[i].span.first;
+            while (end < groups.size() && (at_once || groups[end].span.first - first < most / 2))
+                ++end;
+            read_groups(std::span(groups).subspan(i, end - i));
+        }
+        report(length_, length_);
+    }
+    void read_groups(std::span<const group> groups) {
+        std::vector<range> wanted;
+        for (auto const& g : groups) add_ranges(*g.chunk, g.part.from, wanted);
+        wanted = is_checked_as_a_whole() ? std::vector<range>{{0, length_}} : merged(wanted);
         range const all{wanted.front().begin, wanted.back().end};
         std::vector<std::byte> bytes(static_cast<std::size_t>(all.end - all.begin));
         for (auto const& r : wanted) {
@@ -423,29 +431,17 @@ private:
             else if (crc_ && format::crc32(here) != *crc_)
                 bad_checksum(0, length_);
         }
-        std::size_t swapped = 1;  // the bytes of the words that are reversed now
-        for (auto const& c : chunks_) {
-            auto const& p = c.stored;
-            auto const word = p.big_endian ? word_of(p.type) : 1;
-            if (word != swapped) {
-                swap_words(bytes, std::exchange(swapped, word));  // back as stored
-                swap_words(bytes, word);
+        stored_words words;  // of what the bytes are now
+        for (auto const& g : groups) {
+            auto const& p = g.chunk->stored;
+            if (stored_words const of_chunk(p); of_chunk != words) {
+                std::exchange(words, of_chunk).to_stored(bytes);
+                words.to_elements(bytes);
             }
-            for (auto const& part : c.parts) {
-                auto const first = c.span(part.from).first - all.begin;
-                convert_elements({p.type, part.from.shape, p.strides, bytes.data() + first},
-                                 part.to);
-            }
+            convert_elements(
+                {p.type, g.part.from.shape, p.strides, bytes.data() + (g.span.first - all.begin)},
+                g.part.to);
         }
-        report(length_, length_);
-    }
-    static std::size_t word_of(dtype type) {
-        return info(type).kind == dtype_class::complex ? size_of(type) / 2 : size_of(type);
-    }
-    static void swap_words(std::vector<std::byte>& bytes, std::size_t word) {
-        for (std::size_t i = 0; word != 1 && i + word <= bytes.size(); i += word)
-            std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
-                         bytes.begin() + static_cast<std::ptrdiff_t>(i + word));
     }
 
     /// Reports the same share of the parts' bytes as of the bytes to read.

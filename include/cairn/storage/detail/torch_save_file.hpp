@@ -56,38 +56,7 @@ inline value read_torch_save_value(open_file& file, const std::string& fqn,
     return all.read_value(*v, reads_of(file));
 }
 
-/// Reads the elements of a lazy view, which stands for the conjugates or negatives of what is
-/// stored: the sign bits are changed.
-inline byte_vector resolved_view(open_file& file, const storage_location& at, dtype type,
-                                 bool conjugate, bool negative, bool big_endian) {
-    auto const& l = *at.layout;
-    auto const& about = info(type);
-    if (about.kind != dtype_class::complex && (conjugate || about.kind != dtype_class::floating))
-        throw error(errc::unsupported,
-                    {.expected = "a lazy view of complex or floating-point elements",
-                     .found = std::string(about.name)});
-    byte_vector bytes;
-    if (l.payload_crc != 0) {
-        bytes = file.bytes(at.offset, at.length);
-        if (format::crc32(bytes) != l.payload_crc)
-            throw error(errc::checksum_mismatch,
-                        {.expected = "the storage as it was written", .found = "other bytes"});
-        auto const first = bytes.begin() + static_cast<std::ptrdiff_t>(l.payload_offset);
-        bytes = byte_vector(first, first + static_cast<std::ptrdiff_t>(l.payload_length));
-    } else {
-        bytes = file.bytes(at.offset + l.payload_offset, l.payload_length);
-    }
-    std::size_t const element = about.size;
-    std::size_t const number = about.kind == dtype_class::complex ? element / 2 : element;
-    for (std::size_t i = 0; i + number <= bytes.size(); i += number) {
-        bool const imaginary = i % element != 0;
-        if (negative != (conjugate && imaginary))
-            bytes[big_endian ? i : i + number - 1] ^= std::byte{0x80};
-    }
-    return bytes;
-}
-
-/// Returns where the elements of a tensor are, from the metadata alone, unless it is a lazy view.
+/// Returns where the elements of a tensor are, from the metadata alone.
 inline payload find_in_torch_save(open_file& file, const std::string& fqn, const tensor_metadata& t,
                                   std::size_t chunk) {
     namespace format = format::torch_save;
@@ -108,13 +77,14 @@ inline payload find_in_torch_save(open_file& file, const std::string& fqn, const
     p.shape = t.chunks.lengths(chunk);
     p.strides = l.strides;
     p.big_endian = has(format::big_endian);
-    if (has(format::conjugate) || has(format::negative)) {
-        p.content = resolved_view(file, at, t.type, has(format::conjugate), has(format::negative),
-                                  p.big_endian);
-        p.length = p.content.size();
-        if (l.payload_crc != 0) p.crc = cairn::format::crc32(p.content);
-        return p;
-    }
+    p.conjugate = has(format::conjugate);
+    p.negative = has(format::negative);
+    if (auto const& about = info(t.type);
+        about.kind != dtype_class::complex &&
+        (p.conjugate || (p.negative && about.kind != dtype_class::floating)))
+        throw error(errc::unsupported,
+                    {.expected = "a lazy view of complex or floating-point elements",
+                     .found = std::string(about.name)});
     p.offset = at.offset;
     p.length = at.length;
     p.first = l.payload_offset / size;

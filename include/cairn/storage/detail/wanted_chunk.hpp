@@ -56,10 +56,54 @@ struct wanted_chunk {
         }
         return all;
     }
-    /// Whether the elements have no gaps between them, in the byte order of this host.
+    /// Whether the elements have no gaps between them, and are those that are stored.
     bool is_plain() const {
         const_tensor_view const all(stored.type, stored.shape, stored.strides, nullptr);
-        return (is_row_major(all) || is_dense(all)) && !stored.big_endian;
+        return (is_row_major(all) || is_dense(all)) && !stored.is_changed();
+    }
+    /// Calls f(first, last) for ranges of bytes that cover the box. Splits along the outermost
+    /// dimension of more than one index if the gap between two rows is worth skipping.
+    template <class F>
+    void for_each_span(const box& b, F&& f) const {
+        auto const [first, last] = span(b);
+        std::size_t d = 0;
+        while (d < b.rank() && b.shape[d] == 1) ++d;
+        bool const holes =
+            d < b.rank() && last - first != static_cast<std::uint64_t>(b.volume()) * element();
+        if (holes) {
+            box row = b;
+            row.shape[d] = 1;
+            auto const [row_first, row_last] = span(row);
+            auto const stride = static_cast<std::uint64_t>(stored.strides[d]) * element();
+            if (stride >= row_last - row_first + 2 * payload::block_bytes) {
+                for (std::int64_t i = 0; i < b.shape[d]; ++i) {
+                    row.offsets[d] = b.offsets[d] + i;
+                    for_each_span(row, f);
+                }
+                return;
+            }
+        }
+        f(first, last);
+    }
+    /// Calls f(part) for parts of a part: groups of rows that span at most so many bytes each.
+    template <class F>
+    void for_each_group(const payload_part& part, std::uint64_t most, F&& f) const {
+        auto const& from = part.from;
+        auto const [first, last] = span(from);
+        std::size_t d = 0;
+        while (d < from.rank() && from.shape[d] == 1) ++d;
+        if (last - first <= most || d == from.rank()) return f(part);
+        box group = from;
+        group.shape[d] = 1;
+        auto const [row_first, row_last] = span(group);
+        auto const row = row_last - row_first;
+        auto const stride = static_cast<std::uint64_t>(stored.strides[d]) * element();
+        auto const rows = row >= most ? 1 : static_cast<std::int64_t>((most - row) / stride + 1);
+        for (std::int64_t i = 0; i < from.shape[d]; i += rows) {
+            group.offsets[d] = from.offsets[d] + i;
+            group.shape[d] = std::min(rows, from.shape[d] - i);
+            for_each_group({group, subview(part.to, relative_to(group, from))}, most, f);
+        }
     }
     /// Reorders the dimensions by descending strides, so that a dense chunk becomes row-major;
     /// reorders parts alike.

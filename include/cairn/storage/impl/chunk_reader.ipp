@@ -153,7 +153,7 @@ struct chunk_reader::state {
                 auto const file = open(name);
                 auto const p = finder.find_chunk(*file, fqn, *t, chunk);
                 check_found(p, *file, fqn, *t, chunk);
-                if (p.crc && !p.big_endian)
+                if (p.crc && !p.is_changed())
                     found = chunk_checksum{*p.crc, p.length, p.first, p.strides};
             });
         } catch (const error& e) {
