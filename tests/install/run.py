@@ -90,10 +90,11 @@ def installed(build: str, tmp: pathlib.Path) -> pathlib.Path:
 def with_make(root: pathlib.Path, app: pathlib.Path, prefix: pathlib.Path, environment: dict):
     page = root / "docs/building.md"
     trainer = (app / "trainer.cpp").read_text()
-    # All that a compiler needs without any tool. A program that uses much takes half a minute, so the
-    # libraries that one needs are compared instead.
+    # All that a compiler needs without any tool. A program that uses much takes half a minute, so
+    # the libraries that one needs are compared instead.
     command = block(page, "sh", "g++ ").strip().replace("path/to/cairn", str(prefix))
-    run("sh", "-e", "-c", command.replace("-O2", "-O0").replace("trainer.cpp", "small.cpp"), cwd=app)
+    run("sh", "-e", "-c", command.replace("-O2", "-O0").replace("trainer.cpp", "small.cpp"),
+        cwd=app)
     run(app / "trainer", cwd=app)
     said, needed = (set(re.findall(r"(?<=\s)-l\w+", " " + text)) for text in (
         command, run("pkg-config", "--libs", "cairn", env=environment)))
