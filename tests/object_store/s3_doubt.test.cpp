@@ -226,6 +226,32 @@ BOOST_AUTO_TEST_CASE(an_upload_that_could_not_be_looked_for_is_removed_with_its_
     BOOST_TEST(s.uploads(bucket).empty());
 }
 
+BOOST_AUTO_TEST_CASE(who_may_not_list_uploads_removes_objects_in_doubt_all_the_same) {
+    doubtful s;
+    auto store = s.store();
+    auto const name = "o." + std::string(32, 'a');
+    s.fail(faults::internal_error(effect::done), kind::create_upload, 0);
+    s.fail_each(faults::answer(403, "AccessDenied"),
+                [](auto const& r) { return r.what() == kind::list_uploads; });
+    put(store, name, pattern(part + 1));
+    store.remove(name);
+    BOOST_TEST(!s.content(bucket, name).has_value());
+    BOOST_TEST(store.take_warnings().size() == 1u);
+}
+
+/// A listing of uploads may be wrong.
+BOOST_AUTO_TEST_CASE(an_object_is_removed_although_an_upload_of_it_seems_to_stay) {
+    doubtful s;
+    auto store = s.store();
+    auto const unfinished = s.store().create("o", part + 1);
+    put(store, "p", pattern(1));
+    (void)store.list();
+    s.fail_each(faults::no_such_upload(effect::none), [](auto const&) { return true; });
+    s.put(bucket, "o", "another's");
+    BOOST_CHECK_EXCEPTION(store.remove("o"), cairn::error, is(errc::io));
+    BOOST_TEST(!s.content(bucket, "o").has_value());
+}
+
 /// Of a proxy whose server is away: nothing is said about the object.
 BOOST_AUTO_TEST_CASE(a_page_that_says_404_is_no_answer) {
     doubtful s;

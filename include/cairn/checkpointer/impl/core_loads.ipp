@@ -101,12 +101,13 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::other_copy(
         throw;
     }
 }
-/// The id of a checkpoint in one place. What is named by a path of the first place may be in the
-/// second one only.
+/// The id of a checkpoint in one place. What is named by a path or URL of the first place may be in
+/// the second one only.
 CAIRN_DECL checkpoint_id checkpointer_core::in_tier(std::size_t tier, const checkpoint_id& named) {
-    if (tier != 0 && named.starts_with('/'))
-        if (auto id = parts_.store.place_id(named); is_object_name(id)) return id;
-    return store_of(tier).place_id(named);
+    auto id = store_of(tier).place_id(named);
+    if (tier != 0 && id == named)
+        if (auto of_first = parts_.store.place_id(named); is_object_name(of_first)) return of_first;
+    return id;
 }
 
 CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_or_error& state,

@@ -280,7 +280,7 @@ private:
                     remove_one(*due[i], save_id, must_be_its_own, all[i]);
                 } catch (...) {
                     all[i].failure = std::current_exception();
-                    if (clock::now() - began > std::chrono::seconds(10)) is_away = true;
+                    if (most > 1 && clock::now() - began > std::chrono::seconds(10)) is_away = true;
                 }
             }
         });

@@ -154,8 +154,10 @@ inline int status_of(std::string_view code) {
 
 /// A page of a proxy is as good as no answer.
 inline void note_page(const call& c, answer& a, int status = 502) {
+    if (a.code.empty())
+        a.message =
+            std::to_string(a.got.status) + " with a text that is not S3's: of a proxy, perhaps";
     a.got.status = status;
-    if (a.code.empty()) a.message = "an answer that is not S3's: of a proxy, perhaps";
     a.in_doubt = c.method != "GET";
 }
 

@@ -60,22 +60,12 @@ struct s3_store::impl {
         if (id.empty() || id == ".") return {};
         return id + "/";
     }
-    /// The uploads below a place; none, with a warning, if this key may not list them.
-    static std::vector<detail::s3::listed_upload> uploads(const s3_store& at) {
+    /// @return Nothing, with a warning, if this key may not list them.
+    static std::optional<std::vector<detail::s3::listed_upload>> listed(const s3_store& at,
+                                                                        const std::string& prefix) {
         auto& here = at.s_->here();
-        auto const before = [&] {
-            std::lock_guard const lock(here.m);
-            return here.uploads;
-        }();
         try {
-            auto all = detail::s3::list_uploads(here.requests, at.prefix_);
-            std::lock_guard const lock(here.m);
-            // Those that are not listed any more have ended; what is being written here has not.
-            for (auto const& [key, ids] : before)
-                if (key.starts_with(at.prefix_) && here.begun.count(key) == 0)
-                    for (auto const& id : ids) here.forget(key, id);
-            for (auto const& u : all) here.uploads[u.key].insert(u.id);
-            return all;
+            return detail::s3::list_uploads(here.requests, prefix);
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::permission_denied)) throw;
             here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
@@ -83,27 +73,48 @@ struct s3_store::impl {
             return {};
         }
     }
+    /// The uploads below a place; none, with a warning, if this key may not list them.
+    static std::vector<detail::s3::listed_upload> uploads(const s3_store& at) {
+        auto& here = at.s_->here();
+        auto const before = [&] {
+            std::lock_guard const lock(here.m);
+            return here.uploads;
+        }();
+        auto all = listed(at, at.prefix_);
+        if (!all) return {};
+        std::lock_guard const lock(here.m);
+        // Those that are not listed any more have ended; what is being written here has not.
+        for (auto const& [key, ids] : before)
+            if (key.starts_with(at.prefix_) && here.begun.count(key) == 0)
+                for (auto const& id : ids) here.forget(key, id);
+        for (auto const& u : *all) here.uploads[u.key].insert(u.id);
+        return *std::move(all);
+    }
     static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
         auto const c = about(at, "DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
         if (!a.ok() && !detail::s3::is_missing(a)) throw requests.failure(c, a);
     }
-    static void end_upload(const s3_store& at, const std::string& key, const std::string& id) {
+    /// @return Whether it has ended.
+    static bool end_upload(const s3_store& at, const std::string& key, const std::string& id) {
         auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
         c.query = {{"uploadId", id}};
         auto& requests = at.s_->here().requests;
         auto const a = requests.send(c);
-        if (a.ok()) return;
+        if (a.ok()) return true;
         if (!detail::s3::is_missing(a)) throw requests.failure(c, a);
-        if (detail::s3::is_listed(requests, key, id))
-            throw error(errc::io,
-                        {.file = c.what,
-                         .expected = "the upload to be ended",
-                         .found = "that it is listed, although '" + a.code + "' was the answer",
-                         .remedy = "remove it again later"});
+        return !detail::s3::is_listed(requests, key, id);
     }
-    static void end_uploads(const s3_store& at, const std::string& key);
+    static bool end_uploads(const s3_store& at, const std::string& key);
+    static void check_ended(const s3_store& at, std::string_view name, bool ended) {
+        if (!ended)
+            throw error(errc::io, {.file = at.describe(name),
+                                   .expected = "an upload that has ended",
+                                   .found = "one that is listed, although the server says that "
+                                            "there is none",
+                                   .remedy = "remove it again later"});
+    }
     static std::int64_t nanoseconds(std::chrono::system_clock::time_point t) {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
     }
@@ -301,7 +312,8 @@ CAIRN_DECL void s3_store::remove_place(const std::string& id) {
 }
 
 /// Ends what is under way to a key.
-CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::string& key) {
+/// @return Whether nothing is any more.
+CAIRN_DECL bool s3_store::impl::end_uploads(const s3_store& at, const std::string& key) {
     auto& here = at.s_->here();
     std::set<std::string> uploads;
     bool const in_doubt = [&] {
@@ -309,10 +321,11 @@ CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::strin
         return here.in_doubt.count(key) != 0;
     }();
     if (in_doubt) {
-        auto const all = detail::s3::list_uploads(here.requests, key);
+        auto const all = listed(at, key);
         std::lock_guard const lock(here.m);
-        for (auto const& u : all)
-            if (u.key == key) here.uploads[key].insert(u.id);
+        if (all)
+            for (auto const& u : *all)
+                if (u.key == key) here.uploads[key].insert(u.id);
         here.in_doubt.erase(key);
     }
     {
@@ -320,17 +333,21 @@ CAIRN_DECL void s3_store::impl::end_uploads(const s3_store& at, const std::strin
         here.begun.erase(key);
         if (auto const it = here.uploads.find(key); it != here.uploads.end()) uploads = it->second;
     }
+    bool all = true;
     for (auto const& id : uploads) {
-        end_upload(at, key, id);
+        bool const ended = end_upload(at, key, id);
+        all = all && ended;
         std::lock_guard const lock(here.m);
-        here.forget(key, id);
+        if (ended) here.forget(key, id);
     }
+    return all;
 }
 
 CAIRN_DECL void s3_store::remove(std::string_view name) {
     auto const key = impl::key(*this, name);
-    impl::end_uploads(*this, key);
+    bool const ended = impl::end_uploads(*this, key);
     impl::remove_object(*this, key);
+    impl::check_ended(*this, name, ended);
     // Who removes it must not forget it yet.
     auto& here = s_->here();
     std::lock_guard const lock(here.m);
@@ -343,12 +360,13 @@ CAIRN_DECL void s3_store::remove(std::string_view name) {
 }
 CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& version) {
     auto const key = impl::key(*this, name);
-    impl::end_uploads(*this, key);
+    bool const ended = impl::end_uploads(*this, key);
     detail::s3::remove_version(s_->here().requests, key, version);
+    impl::check_ended(*this, name, ended);
 }
 
 CAIRN_DECL void s3_store::end_uploads(std::string_view name) {
-    impl::end_uploads(*this, impl::key(*this, name));
+    impl::check_ended(*this, name, impl::end_uploads(*this, impl::key(*this, name)));
 }
 
 CAIRN_DECL void s3_store::remove_trials() {

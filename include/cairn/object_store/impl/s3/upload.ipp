@@ -12,6 +12,7 @@
 #include <cairn/object_store/detail/s3/listing.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
+#include <cairn/object_store/detail/time_limit.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -358,7 +359,9 @@ CAIRN_DECL bool upload::abort(const std::string& id) noexcept {
         c.retry_for =
             std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
         auto const a = client_.send(c);
-        return a.ok() || (a.is(404) && !is_listed(client_, key_, id));
+        if (!a.is(404)) return a.ok();
+        time_limit const limit(*c.retry_for);
+        return !is_listed(client_, key_, id);
     } catch (...) {  // a listing shows it to those who collect leftovers
         return false;
     }
