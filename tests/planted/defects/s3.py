@@ -252,7 +252,8 @@ DEFECTS = [
            by="s3:s3_doubt", wrong="what was uploaded stays for ever"),
     Defect("s3-removal-needs-the-right-to-list", STORE,
            "auto const all = listed(at, key);",
-           "auto const all = PLANTED ? detail::s3::list_uploads(here.requests, key) : listed(at, key);",
+           "auto const all = PLANTED ? detail::s3::list_uploads(here.requests, key)"
+           " : listed(at, key);",
            by="s3:s3_doubt", wrong="files are never removed after one lost answer"),
     Defect("s3-listed-upload-keeps-its-object", STORE,
            "impl::remove_object(*this, key);\n    impl::check_ended(*this, name, ended);",
