@@ -43,24 +43,29 @@ struct tensor_statistics {
     // Of finite elements; without any, there is no minimum and no maximum.
     std::optional<element_value> min{}, max{};
     double mean = std::numeric_limits<double>::quiet_NaN();
-    double squares = 0;  ///< Sum of the squares of the elements' differences from `mean`.
-    histogram bins{};    ///< Counted if its `most_bins` was set before.
+    /// Sum of the squares of the elements' differences from `mean`: of the largest doubles it is
+    /// beyond their range.
+    long double squares = 0;
+    histogram bins{};  ///< Counted if its `most_bins` was set before.
 
     std::uint64_t finite() const { return elements - nans - infs; }
     /// Returns the standard deviation of the population: the sum of squares is divided by the
     /// number of elements. NaN without any.
-    double deviation() const { return std::sqrt(squares / static_cast<double>(finite())); }
+    double deviation() const {
+        return static_cast<double>(std::sqrt(squares / static_cast<long double>(finite())));
+    }
 
     /// Adds other elements of the same tensor (Chan, Golub and LeVeque's formula).
     void merge(const tensor_statistics& other) {
         if (other.finite() != 0) {
-            auto const n = static_cast<double>(finite()), m = static_cast<double>(other.finite());
+            auto const n = static_cast<long double>(finite()),
+                       m = static_cast<long double>(other.finite());
             if (finite() == 0) {
                 mean = other.mean;
                 squares = other.squares;
             } else {
-                auto const difference = other.mean - mean;
-                mean += difference * (m / (n + m));
+                auto const difference = static_cast<long double>(other.mean) - mean;
+                mean = static_cast<double>(mean + difference * (m / (n + m)));
                 squares += other.squares + difference * difference * (n * m / (n + m));
             }
             if (!min || *other.min < *min) min = other.min;
@@ -231,8 +236,22 @@ private:
         part.max = high;
         part.mean = sums.sum / static_cast<double>(n);
         part.squares = squared_differences<F>(x, n, part.mean);
+        if (!std::isfinite(part.squares)) sum_widely<F>(x, n, part);
         into_.bins.template add<F>(x, n, low, high);
         return part;
+    }
+    /// Of finite elements whose sums are beyond the range of a double.
+    template <class F>
+    static void sum_widely(const std::byte* x, std::size_t n, tensor_statistics& part) {
+        long double sum = 0, squares = 0;
+        for (std::size_t i = 0; i < n; ++i) sum += load<F>(x + i * sizeof(F));
+        auto const mean = sum / static_cast<long double>(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            auto const difference = load<F>(x + i * sizeof(F)) - mean;
+            squares += difference * difference;
+        }
+        part.mean = static_cast<double>(mean);
+        part.squares = squares;
     }
     template <class F>
     static std::size_t copy_finite(const std::byte* x, std::size_t n, F* to,
