@@ -12,6 +12,7 @@
 #include <cairn/storage/torch_save_writer.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -52,6 +53,25 @@ std::vector<std::string> patterns_of(const conversion& c) {
     auto all = c.only;
     for (auto const* more : {&c.skip, &c.prefer}) all.insert(all.end(), more->begin(), more->end());
     return all;
+}
+
+bool is_one_place(const std::string& from, const std::string& to) {
+    std::error_code e;
+    return from == to || std::filesystem::equivalent(from, to, e);
+}
+/// Where the source is replaced, what is left out is lost.
+/// @throws cairn::error errc::unsupported if something that is wanted cannot be converted
+void check_all_is_kept(const std::string& from, const cairn::metadata& m,
+                       const cairn::convert_options& o) {
+    for (auto const& [fqn, t] : m.unsupported)
+        if (o.converts(fqn))
+            throw cairn::error(cairn::errc::unsupported,
+                               {.fqn = fqn,
+                                .file = from,
+                                .expected = "what this version can read, because the source is "
+                                            "replaced",
+                                .found = t.type,
+                                .remedy = "convert to another place, or leave it out (--skip)"});
 }
 
 /// Says what would be written.
@@ -201,12 +221,13 @@ int convert(const conversion& c) {
         auto const shown = !how         ? m
                            : c.map_back ? cairn::mapped_back(m, *how)
                                         : cairn::mapped(m, *how);
-        check_patterns(shown, given);
+        check_patterns(shown, options.dequantise ? read_metadata(c.from) : m, given);
         if (c.dry_run) {
             describe(shown, options);
             return fine;
         }
     }
+    if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
     beside others(c.from, m, options.dequantise.has_value());
     auto const to = target_of(c);
     auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
@@ -248,8 +269,9 @@ int convert(const conversion& c) {
                                : text_keys_in(m, options);
     tell_text_keys(text_keys);
     // The warnings say what they were.
-    bool const has_other_forms = std::ranges::any_of(
-        m.stored_as, [&](auto const& e) { return how || options.converts(e.first); });
+    bool const has_other_forms = std::ranges::any_of(m.stored_as, [&](auto const& e) {
+        return how ? !found.warnings.empty() : options.converts(e.first);
+    });
     for (auto const& name : lost)
         std::cout << "not copied: '" << cairn::terminal_text(name) << "'\n";
     for (auto const& [name, why] : others.failed())

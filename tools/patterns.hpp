@@ -22,15 +22,17 @@ inline bool matches(std::string_view fqn, const std::vector<std::string>& patter
     });
 }
 
+/// @param stored  As it is, whatever names a mapping makes.
 /// @throws cairn::error errc::invalid_argument if a pattern matches none of the names: with a slip
 ///         in it other things would be written than were meant
-inline void check_patterns(const cairn::metadata& m, const std::vector<std::string>& patterns) {
+inline void check_patterns(const cairn::metadata& m, const cairn::metadata& stored,
+                           const std::vector<std::string>& patterns) {
     for (auto const& pattern : patterns) {
         auto const in = [&](auto const& names) {
             return std::any_of(names.begin(), names.end(),
                                [&](auto const& e) { return matches(e.first, {pattern}); });
         };
-        if (in(m.entries) || in(m.unsupported) || in(m.unmade)) continue;
+        if (in(m.entries) || in(m.unsupported) || in(m.unmade) || in(stored.entries)) continue;
         throw cairn::error(cairn::errc::invalid_argument,
                            {.expected = "patterns that match names of the checkpoint",
                             .found = "'" + pattern + "', which matches none",

@@ -209,6 +209,11 @@ BOOST_AUTO_TEST_CASE(what_the_format_does_not_have_is_refused_by_name_or_left_ou
     auto const r = cairn::save(sd, "m", cairn::safetensors_writer(store, o));
     BOOST_TEST_REQUIRE(r.warnings.size() == 1u);
     BOOST_TEST(says(r.warnings[0], "1 values are not stored, e.g. 'step'"));
+    BOOST_TEST(says(failure_of([&] {
+                        cairn::save(cairn::state_dict{{"step", std::ref(step)}}, "m",
+                                    cairn::safetensors_writer(store, o));
+                    }),
+                    "only values, e.g. 'step'"));
     std::vector<float> got(2);
     cairn::load(cairn::state_dict{{"w", got}}, "m", store);
     BOOST_TEST((got == w));

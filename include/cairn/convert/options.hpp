@@ -33,8 +33,8 @@ struct convert_source {
 };
 
 struct convert_options {
-    /// Which tensors and values are converted; empty: all. One that takes none of a source's is
-    /// errc::invalid_argument.
+    /// Which tensors and values are converted; empty: all. Where none of a source's is
+    /// converted, nothing is written: errc::invalid_argument, or errc::unsupported.
     std::function<bool(std::string_view fqn)> wants{};
     /// Quantised weights become the numbers that they stand for; by default they stay as stored.
     std::optional<dequantise_options> dequantise{};
@@ -42,7 +42,8 @@ struct convert_options {
     /// the checkpoint that the mapping is made for.
     bool map_back = false;
     /// What floating-point tensors become; by default each keeps its dtype. Codes and scales of
-    /// quantised weights become nothing else: errc::invalid_argument, unless `dequantise` is set.
+    /// quantised weights, where `dequantise` would find them, become nothing else:
+    /// errc::invalid_argument, unless it is set.
     std::optional<dtype> floats_as{};
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;
     /// a tensor without this dimension is written by one of them.

@@ -12,6 +12,18 @@ QUANTISED = "format/impl/quantised_elements.ipp"
 RECIPES = "format/impl/quantised_tensors.ipp"
 
 DEFECTS = [
+    Defect("nothing-but-values-is-a-target", "storage/detail/target_shares.hpp",
+           "if (all_.empty() && skipped_ != 0)", "if (!PLANTED && all_.empty() && skipped_ != 0)",
+           by="storage:safetensors_writer", wrong="an export is replaced by an empty one"),
+    Defect("mapped-names-are-stored-names", "storage/detail/source_pieces.hpp",
+           "if (!p.is_constant()) to.insert(p.from->name);",
+           "if (!p.is_constant()) to.insert(PLANTED ? std::string(\"f6\") : p.from->name);",
+           by="convert:convert_of_safetensors",
+           wrong="a conversion with a mapping is told of what it leaves out"),
+    Defect("what-cannot-be-read-is-a-target", "convert/impl/conversion_planner.ipp",
+           "if (m.entries.empty() && m.unsupported.empty()) return;",
+           "if (m.entries.empty() && (PLANTED || m.unsupported.empty())) return;",
+           by="convert:convert_of_safetensors", wrong="a file is replaced by an empty one"),
     Defect("checksums-of-exports-unused", FILES,
            ".payload_crc = crc == crcs.end() ? 0 : crc->second,",
            ".payload_crc = PLANTED || crc == crcs.end() ? 0 : crc->second,",
@@ -182,8 +194,7 @@ DEFECTS = [
            by="convert:convert_of_safetensors",
            wrong="an adapter's rank and alpha in __metadata__ are lost without a word"),
     Defect("nothing-is-converted", "convert/impl/conversion_planner.ipp",
-           "if (options_.wants && !m.entries.empty() &&",
-           "if (!PLANTED && options_.wants && !m.entries.empty() &&",
+           "check_something_is_converted();", "if (!PLANTED) check_something_is_converted();",
            by="convert", wrong="a slip in a pattern makes an export empty"),
     Defect("converted-twice-though-tied", "convert/impl/conversion_planner.ipp",
            "if (other != nullptr && are_tied(*other, *t)) {",

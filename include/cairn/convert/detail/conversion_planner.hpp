@@ -45,6 +45,7 @@ public:
     CAIRN_DECL void report(convert_report& to) const;
 
 private:
+    void check_something_is_converted() const;
     void check_codes_stay() const;
     std::map<std::string, std::string, std::less<>> changed_forms() const;
     bool converts(const std::string& fqn) const;
@@ -55,6 +56,7 @@ private:
     convert_options options_;
     int ranks_;
     std::optional<mapping> names_;
+    std::set<std::string, std::less<>> used_{};  ///< Stored tensors that are converted.
     int rank_ = 0;
     bool coordinator_ = false;
     default_planner usual_{};

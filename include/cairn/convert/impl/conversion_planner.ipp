@@ -10,7 +10,6 @@
 #include <cairn/tensor/mesh.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -42,6 +41,8 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });
+    for (auto const& [fqn, entry] : pieces_->meta().entries)
+        if (converts(fqn)) pieces_->add_stored_names(fqn, used_);
     if (options_.floats_as && !options_.dequantise) check_codes_stay();
     for (auto const& [fqn, form] : changed_forms())
         if (pieces_->stored().tensor(fqn)->type == dtype::float4_e2m1fn_x2)
@@ -54,15 +55,30 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     auto const& m = pieces_->meta();
     for (auto const& unmade : m.unmade)
         if (options_.converts(unmade.first)) m.check_made(unmade.first);
-    auto const is_converted = [&](auto const& e) { return converts(e.first); };
-    if (options_.wants && !m.entries.empty() &&
-        std::none_of(m.entries.begin(), m.entries.end(), is_converted))
-        throw error(errc::invalid_argument,
-                    {.file = from_.id,
-                     .expected = "a tensor or value that is converted",
-                     .found = "none of " + std::to_string(m.entries.size()) + " is wanted",
-                     .remedy = "look at the names, as `cairn ls` prints them: the target would be "
-                               "empty"});
+    check_something_is_converted();
+}
+
+/// An empty target would take the place of what is there.
+/// @throws error errc::unsupported if what is wanted cannot be read; errc::invalid_argument
+CAIRN_DECL void conversion_planner::check_something_is_converted() const {
+    auto const& m = pieces_->meta();
+    if (m.entries.empty() && m.unsupported.empty()) return;
+    for (auto const& e : m.entries)
+        if (converts(e.first)) return;
+    for (auto const& [fqn, t] : m.unsupported)
+        if (options_.converts(fqn))
+            throw error(errc::unsupported, {.fqn = fqn,
+                                            .file = from_.id,
+                                            .expected = "a tensor or value that can be converted",
+                                            .found = t.type,
+                                            .remedy = "the target would be empty"});
+    throw error(errc::invalid_argument,
+                {.file = from_.id,
+                 .expected = "a tensor or value that is converted",
+                 .found = "none of " + std::to_string(m.entries.size() + m.unsupported.size()) +
+                          " is wanted",
+                 .remedy = "look at the names, as `cairn ls` prints them: the target would be "
+                           "empty"});
 }
 
 /// Codes and scales of another dtype would pass for weights, or be rounded ones.
@@ -72,7 +88,7 @@ CAIRN_DECL void conversion_planner::check_codes_stay() const {
     for (auto const& name : format::quantised::floating_parts(stored)) {
         auto const* t = stored.tensor(name);
         if (t == nullptr || options_.type_of(t->type) == t->type) continue;
-        if (!names_ && !options_.converts(name)) continue;
+        if (!used_.contains(name)) continue;
         throw error(errc::invalid_argument,
                     {.fqn = name,
                      .file = from_.id,
@@ -88,8 +104,7 @@ CAIRN_DECL std::map<std::string, std::string, std::less<>> conversion_planner::c
     const {
     auto all = pieces_->stored().stored_as;
     std::erase_if(all, [&](auto const& e) {
-        return pieces_->stored().tensor(e.first) == nullptr ||
-               (!names_ && !options_.converts(e.first));
+        return pieces_->stored().tensor(e.first) == nullptr || !used_.contains(e.first);
     });
     return all;
 }

@@ -137,8 +137,9 @@ private:
         auto const* const s = tensor(scales);
         auto const type = std::string(name_of(t->type));
         if (!is_float8(t->type)) {
-            bool const are_codes = s != nullptr && size_of(t->type) > 1 &&
-                                   (!said_.method.empty() || scales.ends_with("_inv"));
+            bool const are_codes = s != nullptr && size_of(t->type) > 1 && t->shape.size() >= 2 &&
+                                   (!said_.method.empty() || scales.ends_with("_inv")) &&
+                                   block_of(t->shape, s->shape, said_.block);
             if (are_codes)
                 note(name, type + " with scales '" + scales + "': codes that have become " + type);
             return;

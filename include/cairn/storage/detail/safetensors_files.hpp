@@ -111,10 +111,8 @@ private:
     /// Notes what is for others than readers of tensors.
     void note_text(const format::safetensors::header_text& text) {
         for (auto const& [key, what] : text) {
-            bool const is_known = key == "format"
-                                      ? what == "pt"
-                                      : key == format::safetensors::crcs_key ||
-                                            key == "DCP_SHARDING_INFO" || key == "DCP_VERSION";
+            bool const is_known = key == "format" || key == format::safetensors::crcs_key ||
+                                  key == "DCP_SHARDING_INFO" || key == "DCP_VERSION";
             if (!is_known) meta_.unknown_members.insert("__metadata__." + key);
         }
     }

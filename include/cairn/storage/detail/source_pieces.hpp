@@ -52,6 +52,15 @@ public:
     /// As it is stored.
     const metadata& stored() const noexcept { return mapped_ ? mapped_->stored() : meta_; }
 
+    /// Adds the names of stored tensors that a tensor is made of.
+    void add_stored_names(const std::string& fqn, std::set<std::string, std::less<>>& to) const {
+        auto const* const made = mapped_ ? mapped_->tensor(fqn) : nullptr;
+        if (made == nullptr) to.insert(fqn);
+        if (made != nullptr)
+            for (auto const& p : made->pieces)
+                if (!p.is_constant()) to.insert(p.from->name);
+    }
+
     /// See `mapped_metadata::idle_lines`.
     std::string idle_lines() const { return mapped_ ? mapped_->idle_lines() : std::string(); }
     /// See `mapped_metadata::turned_codes`.

@@ -187,7 +187,8 @@ enum class value_policy : std::uint8_t {
 /// What the ranks of a save write, as tensors of a format.
 class planned_tensors {
 public:
-    /// @throws error errc::unsupported for a value that is refused, naming it and what skips it
+    /// @throws error errc::unsupported for a value that is refused, naming it and what skips it;
+    /// errc::invalid_argument if all is skipped
     /// @param prefers  Of tied names, the first for which it returns true is stored; without one,
     ///                 or if it is empty, the first name of the state is.
     planned_tensors(std::span<const save_plan> plans, value_policy values,
@@ -195,6 +196,12 @@ public:
         : values_(values) {
         for (auto const& plan : plans)
             for (auto const& item : plan.items) add(item);
+        if (all_.empty() && skipped_ != 0)
+            throw error(errc::invalid_argument,
+                        {.expected = "a tensor",
+                         .found = "only values, e.g. '" + first_skipped_ +
+                                  "', which skip_values leaves out",
+                         .remedy = "save them in another format: nothing would be stored"});
         std::map<std::string_view, std::string_view> preferred;  // by the first name
         for (auto& [fqn, t] : all_) {
             t.stored_as = root_of(fqn);
