@@ -32,7 +32,7 @@ using support::failing_allocation;
 using support::told;
 using whose = failing_allocation::of;
 
-constexpr std::uint64_t stride = support::stride_if_sanitized(11);
+constexpr std::uint64_t stride = support::stride_if_sanitized(31);
 constexpr float before = 1, saved = 2, later = 3;
 
 /// Threads of this process; the pools of cairn, which stay, have been started before.

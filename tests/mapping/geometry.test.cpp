@@ -33,7 +33,7 @@ namespace {
 /// 5000; `CAIRN_MAPPING_CASES` sets another number, e.g. 100000.
 int cases() {
     auto const* const given = std::getenv("CAIRN_MAPPING_CASES");
-    return given != nullptr ? std::atoi(given) : 5000 / support::stride_if_sanitized(5);
+    return given != nullptr ? std::atoi(given) : 5000 / support::stride_if_sanitized(11);
 }
 
 map::detail::sources sources_of(const oracle::arrays& stored) {

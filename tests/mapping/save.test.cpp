@@ -27,7 +27,7 @@ namespace {
 /// As for the tests of geometry.
 int cases() {
     auto const* const given = std::getenv("CAIRN_MAPPING_CASES");
-    return given != nullptr ? std::atoi(given) : 5000 / support::stride_if_sanitized(5);
+    return given != nullptr ? std::atoi(given) : 5000 / support::stride_if_sanitized(11);
 }
 
 const index_vector& shape_of(const map::detail::mapped& m, const char* name) {

@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_appears_after_the_next_save_is_collected) {
                    r.key.find("/step_2/__1_0") != r.key.npos;
         },
         0);
-    auto const save = [](auto& c, std::uint64_t step, auto const& state, bool fails) {
+    auto const save = [](auto& c, std::int64_t step, auto const& state, bool fails) {
         (void)c.save_now(step, state);
         if (fails)
             BOOST_CHECK_THROW((void)c.wait(), cairn::error);

@@ -263,7 +263,7 @@ std::size_t keys_below(world& w, const std::string& place) {
 constexpr std::size_t of_a_checkpoint = ranks + 1;
 
 constexpr std::size_t usual(std::size_t n) {
-    return std::max<std::size_t>(1, n / static_cast<std::size_t>(support::stride_if_sanitized(5)));
+    return std::max<std::size_t>(1, n / static_cast<std::size_t>(support::stride_if_sanitized(11)));
 }
 
 }  // namespace

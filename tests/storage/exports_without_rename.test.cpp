@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_SUITE(exports_without_rename)
 using namespace flat_exports;
 
 namespace {
-constexpr int stride = support::stride_if_sanitized(7);
+constexpr int stride = support::stride_if_sanitized(17);
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(one_file_has_its_usual_name_and_no_index) {

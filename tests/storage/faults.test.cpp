@@ -30,7 +30,7 @@ using support::fault;
 using support::verb;
 using faulty_store = support::fault_store<cairn::memory_store>;
 
-constexpr int stride_of_operations = support::stride_if_sanitized(7);
+constexpr int stride_of_operations = support::stride_if_sanitized(17);
 constexpr float before = 1, saved = 2, later = 3;
 
 void save(cairn::memory_store base, float v, int ranks) {

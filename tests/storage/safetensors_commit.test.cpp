@@ -28,7 +28,7 @@
 
 namespace safetensors_exports {
 
-constexpr int stride = support::stride_if_sanitized(7);
+constexpr int stride = support::stride_if_sanitized(17);
 
 /// Fails each operation of a store in turn, on each rank, with and without an older export.
 /// @return How many failed.

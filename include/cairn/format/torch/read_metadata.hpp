@@ -79,7 +79,8 @@ private:
     /// Throws for an unexpected node: errc::unsupported if it names another class, since the pickle
     /// may then be intact, otherwise errc::corrupt.
     [[noreturn]] void refuse(id i, std::string_view wanted) const {
-        bool const made = t_.kind(i) == kind::object || t_.kind(i) == kind::opaque;
+        bool const made = t_.kind(i) == kind::object || t_.kind(i) == kind::collection ||
+                          t_.kind(i) == kind::opaque;
         auto const name = t_.class_name(made ? t_.children(i)[0] : i);
         if (!name.empty())
             throw error(errc::unsupported,

@@ -69,8 +69,10 @@ ownership whose(Store& store, const std::string& name, const std::string& save_i
     try {
         auto file = store.open(name);
         empty = std::uint64_t{file.size()} == 0;
-        if (auto const its = save_id_at_end(file, file.size()))
-            return *its == save_id ? ownership::proven : ownership::anothers;
+        auto its = save_id_at_end(file, file.size());
+        // Against its name: a byte may have changed on the way.
+        if (its && *its != save_id && id == save_id) its = save_id_at_end(file, file.size());
+        if (its) return *its == save_id ? ownership::proven : ownership::anothers;
     } catch (const error& e) {
         // A network file system may have forgotten a file for a moment (ESTALE).
         if (e.code() != make_error_code(errc::not_found) || exists(store, name)) throw;
