@@ -180,7 +180,8 @@ BOOST_AUTO_TEST_CASE(an_object_that_was_given_up_may_appear_for_a_while) {
          {std::pair{std::chrono::hours(1), true}, std::pair{std::chrono::hours(0), false}}) {
         auto o = options_at(s);
         o.retry_for = retry_for;
-        cairn::detail::s3::local here(cairn::detail::s3::store_settings::of(o));
+        auto const settings = cairn::detail::s3::store_settings::of(o);
+        cairn::detail::s3::local here(settings);
         here.may_appear_late("o");
         std::lock_guard const lock(here.m);
         BOOST_TEST(!here.may_still_appear("other"));
