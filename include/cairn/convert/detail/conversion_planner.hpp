@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -56,7 +57,8 @@ private:
     convert_options options_;
     int ranks_;
     std::optional<mapping> names_;
-    std::set<std::string, std::less<>> used_{};  ///< Stored tensors that are converted.
+    /// Stored tensors that are converted, if their dtypes or forms may change.
+    std::set<std::string, std::less<>> used_{};
     int rank_ = 0;
     bool coordinator_ = false;
     default_planner usual_{};

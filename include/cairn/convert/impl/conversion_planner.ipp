@@ -41,8 +41,9 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });
-    for (auto const& [fqn, entry] : pieces_->meta().entries)
-        if (converts(fqn)) pieces_->add_stored_names(fqn, used_);
+    if (options_.floats_as || !pieces_->stored().stored_as.empty())
+        for (auto const& [fqn, entry] : pieces_->meta().entries)
+            if (converts(fqn)) pieces_->add_stored_names(fqn, used_);
     if (options_.floats_as && !options_.dequantise) check_codes_stay();
     for (auto const& [fqn, form] : changed_forms())
         if (pieces_->stored().tensor(fqn)->type == dtype::float4_e2m1fn_x2)

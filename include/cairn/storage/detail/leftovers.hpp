@@ -250,7 +250,6 @@ private:
 
     /// The outcome of the removal of one file, and a warning about it, if any.
     struct removal {
-        bool tried = false;
         bool touched = false;  ///< It may have been removed, by this process or another.
         std::string warning{};
         std::exception_ptr failure{};
@@ -275,7 +274,6 @@ private:
             for (auto i = next++; i < due.size() && !is_away; i = next++) {
                 if (activity_ != nullptr) activity_->advance();
                 auto const began = clock::now();
-                all[i].tried = true;
                 try {
                     remove_one(*due[i], save_id, must_be_its_own, all[i]);
                 } catch (...) {
@@ -285,7 +283,7 @@ private:
             }
         });
         for (auto& one : all) {
-            gone = gone && one.tried && !one.failure;
+            gone = gone && !one.failure;  // what was not tried, comes after a failure
             removed_ = removed_ || one.touched;
             has_removed_ = has_removed_ || one.touched;
             if (one.failure) warn(text_of(one.failure));
