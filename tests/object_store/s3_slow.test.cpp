@@ -169,6 +169,19 @@ BOOST_AUTO_TEST_CASE(a_list_of_which_a_record_is_unread_does_not_count_as_comple
     is_not_waited_for(s);
 }
 
+/// The endpoint of another service is told within seconds, not when `retry_for` has passed.
+BOOST_AUTO_TEST_CASE(an_endpoint_that_never_was_of_s3_is_not_waited_for) {
+    watched_server s;
+    s.fail_each(faults::answer(404, ""), [](auto const&) { return true; });
+    auto o = options_at(s);
+    o.retry_for = std::chrono::hours(1);
+    BOOST_CHECK_EXCEPTION((void)cairn::s3_store(o).list(), cairn::error, [](auto const& e) {
+        return is(e, errc::io) &&
+               e.context().found.starts_with("404 with a text that is not S3's") &&
+               e.context().remedy.find("check the endpoint") != std::string::npos;
+    });
+}
+
 /// Parts are sent by other threads. What was begun is removed, although nobody waits.
 BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
     watched_server s;

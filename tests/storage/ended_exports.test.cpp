@@ -78,6 +78,28 @@ BOOST_AUTO_TEST_CASE(the_next_export_removes_what_a_killed_one_has_left) {
     }
 }
 
+/// One that has committed is stuck before it removes what it has replaced.
+BOOST_AUTO_TEST_CASE(an_export_removes_what_the_one_that_it_replaces_was_to_remove) {
+    cairn::memory_store base;
+    auto place = base.at("m");
+    save_on(store(base), two_parts, 1, "m", two_files(), 1);
+    auto const first = weights_of(place);
+    save_on(store(base), two_parts, 1, "m", two_files(), 2);
+    auto const second = weights_of(place);
+    for (auto const& name : first) place.publish(name, {}, std::nullopt);
+    cairn::detail::save_intent intent;
+    intent.save_id = second.begin()->substr(second.begin()->find('.') + 1, 32);
+    intent.owner = cairn::detail::record_owner::this_one();
+    intent.owner.process.boot = "another machine";
+    intent.owner.process.run = "another run";
+    intent.names.assign(second.begin(), second.end());
+    intent.replaced.assign(first.begin(), first.end());
+    base.at(".m.saving").publish(".saving." + intent.save_id, intent.encode(), std::nullopt);
+    save_on(store(base), two_parts, 1, "m", two_files(), 3);
+    BOOST_TEST(names_of(place).size() == 3u);
+    for (auto const& name : first) BOOST_TEST(names_of(place).count(name) == 0u, name);
+}
+
 /// Another process has adopted its intent meanwhile, and may have removed its files.
 BOOST_AUTO_TEST_CASE(an_export_that_was_presumed_dead_does_not_commit) {
     for (bool const many : {false, true})

@@ -84,6 +84,7 @@ public:
         auto old = index_tag_.text.empty() ? std::set<std::string>() : named_files();
         for (auto const& info : there)
             if (format_.is_target_name(info.name)) old.insert(info.name);
+        if (!index_tag_.text.empty()) add_unremoved(old);
         // An index may name anything.
         for (auto const& name : old)
             if (is_weight(name)) replaced_.push_back(name);
@@ -215,6 +216,18 @@ private:
             warnings_.push_back(std::string("files of the replaced export stay: ") + e.what());
             return {};
         }
+    }
+    /// What the export that is replaced has replaced, and has not removed yet: once its index is
+    /// gone, nothing shows that it has committed.
+    void add_unremoved(std::set<std::string>& old) {
+        attempt([&] {
+            auto const intent = intent_name(format_.recorded_save(fresh_));
+            for (auto const& info : intents_.list()) {
+                if (info.name != intent) continue;
+                if (auto const of = read_intent(intents_, info))
+                    old.insert(of->what.replaced.begin(), of->what.replaced.end());
+            }
+        });
     }
     /// Without uploads that were not completed, which are listed with a size of 0.
     std::vector<object_info> existing() {

@@ -47,12 +47,16 @@ struct answer {
     std::optional<std::chrono::system_clock::time_point> server_time{};  ///< If it says it.
     /// A try that seems to have failed may have had its effect, or may still have it.
     bool in_doubt = false;
+    /// A page that is not S3's, of a proxy, say, or of another service.
+    bool is_page = false;
     bool stopped = false;   ///< By `stop`.
     bool hopeless = false;  ///< Another try would fail alike.
     std::size_t tries = 0;
 
     bool ok() const noexcept { return got.status >= 200 && got.status < 300; }
     bool is(int status) const noexcept { return got.status == status; }
+    /// Whether there is no such object, as it says.
+    bool is_missing() const noexcept { return is(404) && code != "NoSuchBucket"; }
 };
 
 /// Whether another try may succeed.

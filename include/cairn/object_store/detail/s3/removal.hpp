@@ -10,11 +10,6 @@
 
 namespace cairn::detail::s3 {
 
-/// Whether an answer says that there is no such object.
-inline bool is_missing(const answer& a) {
-    return a.is(404) && a.code != "NoSuchBucket";
-}
-
 /// Removes an object under a name that others may use again, of which this version was seen just
 /// now. A DELETE is repeated, for whatever reason, only after a look that finds that version:
 /// otherwise it would remove what another process has made meanwhile. Not all servers heed

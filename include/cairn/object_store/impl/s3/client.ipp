@@ -155,8 +155,9 @@ inline int status_of(std::string_view code) {
 /// A page of a proxy is as good as no answer.
 inline void note_page(const call& c, answer& a, int status = 502) {
     if (a.code.empty())
-        a.message =
-            std::to_string(a.got.status) + " with a text that is not S3's: of a proxy, perhaps";
+        a.message = std::to_string(a.got.status) +
+                    " with a text that is not S3's: of a proxy or another service, perhaps";
+    a.is_page = a.code.empty();
     a.got.status = status;
     a.in_doubt = c.method != "GET";
 }
@@ -287,9 +288,13 @@ CAIRN_DECL bool is_transient(const answer& a) {
     return false;
 }
 
+/// How long a page is waited for to go away before there was an answer of S3's.
+inline constexpr std::chrono::seconds first_patience{5};
+
 CAIRN_DECL answer client::send(const call& c) {
     trying t;
     retries patience(c.retry_for.value_or(s_.options.retry_for));
+    retries at_first(first_patience);
     for (;;) {
         answer a;
         try {
@@ -299,7 +304,9 @@ CAIRN_DECL answer client::send(const call& c) {
             if (!put_right(t, a)) {
                 if (!is_transient(a)) return a;
                 auto const again = patience.next(a.got);
-                if (!again) return a;
+                // Where nothing has been S3 yet, the endpoint is probably wrong.
+                bool const is_stranger = a.is_page && !bucket_is_there_;
+                if (!again || (is_stranger && !at_first.next())) return a;
                 // Whoever destroys an upload waits for this.
                 a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
                 if (a.stopped) return a;

@@ -41,7 +41,7 @@ CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span byt
         get.headers.clear();
         a = c.send(get);
     }
-    if (a.is(404) && a.code != "NoSuchBucket") return {};
+    if (a.is_missing()) return {};
     if (!a.ok() || a.got.header("etag").empty()) throw c.failure(get, a);
     auto const there = std::as_bytes(std::span(a.got.body));
     return {std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()),
@@ -58,7 +58,7 @@ inline std::pair<std::string, std::string> condition(const object_tag& match, ta
 
 /// Whether a PUT failed because of its condition. AWS answers 404 if what must match is missing.
 inline bool was_refused(const answer& a, const object_tag& match) {
-    return a.is(412) || (a.is(404) && !match.text.empty() && a.code != "NoSuchBucket");
+    return a.is(412) || (a.is_missing() && !match.text.empty());
 }
 
 /// One server, one key that nobody else knows.

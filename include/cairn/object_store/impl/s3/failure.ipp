@@ -45,6 +45,8 @@ inline std::string words_of(const answer& a, std::chrono::milliseconds retry_for
     std::string text;
     if (a.is(0)) {
         text = "no answer: " + a.failure;
+    } else if (a.is_page) {
+        text = a.message;
     } else {
         text = std::to_string(a.got.status);
         if (!a.code.empty()) text += " " + shortened(a.code, 100);

@@ -128,7 +128,7 @@ CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> in
     get.into = into;
     auto& requests = s_->all->here().requests;
     auto const a = requests.send(get);
-    bool const gone = (a.is(404) && a.code != "NoSuchBucket") || a.is(412) || a.is(416);
+    bool const gone = a.is_missing() || a.is(412) || a.is(416);
     if (gone || (a.is(206) && a.got.header("etag") != s_->tag))
         throw error(errc::not_found,
                     {.file = described,

@@ -17,7 +17,7 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
     bool gone = false, seen = true;
     auto const is_there = [&] {
         auto const there = c.send(look);
-        gone = is_missing(there) || (there.ok() && there.got.header("etag") != version.text);
+        gone = there.is_missing() || (there.ok() && there.got.header("etag") != version.text);
         seen = gone || there.ok();
         return there.ok() && !gone;
     };
@@ -28,7 +28,7 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
     remove.right = "s3:DeleteObject";
     remove.may_repeat = is_there;
     auto const a = c.send(remove);
-    if (a.ok() || is_missing(a) || gone) return;
+    if (a.ok() || a.is_missing() || gone) return;
     auto const why = c.failure(remove, a);
     try {
         if (seen && (a.in_doubt || is_transient(a))) (void)is_there();

@@ -46,7 +46,7 @@ struct s3_store::impl {
         auto& requests = at.s_->here().requests;
         auto const c = about(at, "HEAD", key, "s3:GetObject");
         auto a = requests.send(c);
-        if (detail::s3::is_missing(a)) return {};
+        if (a.is_missing()) return {};
         if (!a.ok()) throw requests.failure(c, a);
         return std::move(a.got);
     }
@@ -94,7 +94,7 @@ struct s3_store::impl {
         auto& requests = at.s_->here().requests;
         auto const c = about(at, "DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
-        if (!a.ok() && !detail::s3::is_missing(a)) throw requests.failure(c, a);
+        if (!a.ok() && !a.is_missing()) throw requests.failure(c, a);
     }
     /// @return Whether it has ended.
     static bool end_upload(const s3_store& at, const std::string& key, const std::string& id) {
@@ -103,7 +103,7 @@ struct s3_store::impl {
         auto& requests = at.s_->here().requests;
         auto const a = requests.send(c);
         if (a.ok()) return true;
-        if (!detail::s3::is_missing(a)) throw requests.failure(c, a);
+        if (!a.is_missing()) throw requests.failure(c, a);
         return !detail::s3::is_listed(requests, key, id);
     }
     static bool end_uploads(const s3_store& at, const std::string& key);
