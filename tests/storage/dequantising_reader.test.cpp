@@ -2,6 +2,7 @@
 // Quantised weights, read as what they stand for.
 #include "quantised_samples.hpp"
 
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 #include "support/sha256.hpp"
 #include "support/whole.hpp"
@@ -96,7 +97,8 @@ BOOST_AUTO_TEST_CASE(a_golden_sample_has_the_expected_weights_whatever_the_ranks
 }
 
 BOOST_AUTO_TEST_CASE(a_region_of_a_weight_is_what_its_definition_says) {
-    for (unsigned seed = 0; seed < 300; ++seed) {
+    constexpr unsigned step = support::stride_if_sanitized(7);
+    for (unsigned seed = 0; seed < 300; seed += step) {
         std::mt19937 random(seed);
         auto s = seed % 3 == 0 ? fp8(random) : seed % 3 == 1 ? mxfp4(random) : nvfp4(random);
         BOOST_TEST_CONTEXT("seed " << seed << ", " << s.name << " of " << to_string(s.shape)) {
