@@ -327,7 +327,8 @@ private:
     void add(const std::string& name, bool is_regular) {
         if (format_ == cairn::checkpoint_format::torch_save && name.ends_with(".bin.index.json"))
             return;  // of the files that are converted
-        if (format_ == cairn::checkpoint_format::safetensors && name.find('/') != name.npos &&
+        // What PyTorch's DCP has consolidated. Elsewhere they may be a module's weights.
+        if (format_ == cairn::checkpoint_format::safetensors && name.starts_with("sharded/") &&
             name.ends_with(".safetensors"))
             unused_.push_back(name);
         else if (name.ends_with(".distcp") || name.ends_with(".safetensors") || !is_regular)

@@ -26,12 +26,13 @@ inline cairn::any_store store_of(const std::string& place) {
     auto const host = place.find("://") + 3;
     return cairn::open_store(place.substr(0, place.find('/', host)));
 #else
-    throw cairn::error(cairn::errc::unsupported,
-                       {.file = place,
-                        .expected = "a path",
-                        .found = "a URL",
-                        .remedy = "build the tool where libcurl and OpenSSL are found (Debian: "
-                                  "libcurl4-openssl-dev, libssl-dev)"});
+    throw cairn::error(
+        cairn::errc::unsupported,
+        {.file = place,
+         .expected = "a path",
+         .found = "a URL",
+         .remedy = "build the tool where libcurl 7.88 and OpenSSL 3.0 are found (Debian: "
+                   "libcurl4-openssl-dev, libssl-dev)"});
 #endif
 }
 

@@ -315,6 +315,18 @@ BOOST_AUTO_TEST_CASE(threads_are_divided_by_the_ranks_of_this_host_if_the_launch
     BOOST_TEST(
         ranks_here(8, {{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}) == 2);
     BOOST_TEST(ranks_here(3, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}) == 3);
+    auto const srun = [](int ranks, const char* tasks, const char* node) {
+        return ranks_here(ranks, {{"SLURM_STEP_NUM_TASKS", "14"},
+                                  {"SLURM_STEP_TASKS_PER_NODE", tasks},
+                                  {"SLURM_NODEID", node}});
+    };
+    BOOST_TEST(srun(14, "4(x3),2", "0") == 4);
+    BOOST_TEST(srun(14, "4(x3),2", "2") == 4);
+    BOOST_TEST(srun(14, "4(x3),2", "3") == 2);
+    BOOST_TEST(srun(13, "4(x3),2", "0") == 13);  // another job's
+    for (auto const* odd :
+         {"", "4(x3", "4(x),", "x", "4(x3);2", "0(x4)", "15(x4)", "4,", "99999999999"})
+        BOOST_TEST(srun(14, odd, "3") == 14, odd);
     for (auto const* odd : {"", "0", "-1", "5", "2x", "99999999999"})
         BOOST_TEST(ranks_here(4, {{"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", odd}}) == 4);
     BOOST_TEST(cairn::threads_per_rank(1) >= 1);

@@ -131,6 +131,13 @@ def conversions(tmp):
           r.returncode == 0 and b"not copied: 'sharded/" in r.stdout and
           not (tmp / "consolidated/sharded").exists() and
           cairn("diff", consolidated, tmp / "consolidated").returncode == 0, said(r))
+    shutil.copytree(GOLDEN / "formats/hf/transformers_sharded", tmp / "modules")
+    (tmp / "modules/2_Dense").mkdir()
+    shutil.copy(consolidated / "model-00001-of-00002.safetensors",
+                tmp / "modules/2_Dense/model.safetensors")
+    r = cairn("convert", tmp / "modules", tmp / "modules of DCP")
+    check("convert: weights of a module in a directory below are missing", r.returncode == 1 and
+          b"not copied: '2_Dense/model.safetensors'\n" in r.stdout, said(r))
     r = cairn("convert", source, tmp / "values.safetensors")
     check("convert: values to safetensors", r.returncode == 2 and one_sentence(r) and
           b"skip" in r.stderr and not (tmp / "values.safetensors").exists(), said(r))

@@ -21,7 +21,7 @@ class shared;
 }
 
 /// Stores objects in a bucket of an S3 service: AWS's, or another one's with its interface. Needs
-/// libcurl 7.80 and OpenSSL 3.
+/// libcurl 7.88 and OpenSSL 3.
 ///
 /// Copies, and what `at` returns, are one store: they share connections, threads, memory for what
 /// is sent, and what was learned of the server. A forked child has its own of these, and can use

@@ -7,11 +7,35 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace cairn {
 namespace detail {
+
+/// The entry of one node in srun's list of the tasks of each, e.g. "4(x3),2". 0: it has none.
+inline int slurm_tasks(std::string_view list, int node) {
+    auto const take = [&](int& n) {
+        auto const got = std::from_chars(list.data(), list.data() + list.size(), n);
+        list.remove_prefix(static_cast<std::size_t>(got.ptr - list.data()));
+        return got.ec == std::errc();
+    };
+    auto const skip = [&](std::string_view text) {
+        bool const there = list.starts_with(text);
+        if (there) list.remove_prefix(text.size());
+        return there;
+    };
+    do {
+        int tasks = 0, nodes = 1;
+        if (!take(tasks) || (skip("(x") && (!take(nodes) || !skip(")")))) return 0;
+        if (node < nodes) return tasks;
+        node -= nodes;
+    } while (skip(","));
+    return 0;
+}
 
 /// Returns the number of ranks on this host, as far as their launcher tells; otherwise that of all
 /// ranks. Variables that a launcher of another job has left in the environment are ignored: its
@@ -29,6 +53,11 @@ inline int ranks_of_this_host(int world_size, const environment& get = noted_env
                                      names{"WORLD_SIZE", "LOCAL_WORLD_SIZE"}}) {
         auto const n = number(local);
         if (number(all) == world_size && n >= 1 && n <= world_size) return n;
+    }
+    if (number("SLURM_STEP_NUM_TASKS") == world_size && get("SLURM_NODEID")) {
+        auto const n =
+            slurm_tasks(get("SLURM_STEP_TASKS_PER_NODE").value_or(""), number("SLURM_NODEID"));
+        if (n >= 1 && n <= world_size) return n;
     }
     return world_size;
 }

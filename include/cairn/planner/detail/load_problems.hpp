@@ -25,7 +25,7 @@ public:
         if (shown_.size() < most_shown) shown_.emplace_back(code, std::move(where));
         ++count_;
     }
-    /// @param saved_ranks  For a per-rank entry: the number of ranks that saved one.
+    /// @param saved_ranks  For a per-rank entry: one more than the highest rank that saved one.
     void add_missing(const std::string& name, int saved_ranks, const metadata& stored) {
         error_context where{.fqn = name};
         if (auto const u = stored.unmade.find(name); u != stored.unmade.end()) {
@@ -33,9 +33,11 @@ public:
             where.found = u->second.found;
             where.remedy = "set load_options::planner.partial, or correct the mapping";
         } else if (saved_ranks != 0)
-            where.remedy = "ranks 0 to " + std::to_string(saved_ranks - 1) +
-                           " saved one: choose one with load_options::"
-                           "planner.per_rank_source, or set planner.partial";
+            where.remedy =
+                (saved_ranks == 1 ? "rank 0"
+                                  : "some of ranks 0 to " + std::to_string(saved_ranks - 1)) +
+                " saved one: choose one with load_options::"
+                "planner.per_rank_source, or set planner.partial";
         else if (shown_.size() < most_shown)  // searches all keys
             where.remedy = "set load_options::planner.partial, or correct the name" +
                            nearest_name(name, stored.entries);
