@@ -141,6 +141,17 @@ BOOST_AUTO_TEST_CASE(older_keys_with_another_shape_are_refused) {
                           [](const auto& e) { return is(e, cairn::errc::missing_key); });
 }
 
+BOOST_AUTO_TEST_CASE(older_keys_may_lack_what_is_optional) {
+    std::int64_t epoch = 0, other = 7;
+    cairn::node optional(std::ref(other));
+    optional.set_optional();
+    cairn::state_dict sd{
+        {"run", cairn::state_dict{{"epoch", std::ref(epoch)}, {"other", optional}}}};
+    (void)cairn::load(sd, golden);
+    BOOST_TEST(epoch == 3);
+    BOOST_TEST(other == 7);
+}
+
 BOOST_AUTO_TEST_CASE(older_keys_may_lack_what_the_state_has_with_partial) {
     cairn::load_options partial;
     partial.planner.partial = true;

@@ -203,6 +203,32 @@ BOOST_AUTO_TEST_CASE(a_value_in_a_list_fits_or_nothing_changes) {
     BOOST_TEST((first == -1 && second == -1 && w[0] == -1));
 }
 
+/// Also in a list, and of a rank's own.
+BOOST_AUTO_TEST_CASE(bytes_of_another_object_change_nothing) {
+    struct larger {
+        std::int64_t a = -1, b = -1;
+    };
+    cairn::memory_store store;
+    std::int64_t small = 7;
+    std::vector<float> ones(4, 1);
+    (void)cairn::save(cairn::state_dict{{"w", ones},
+                                        {"it", cairn::as_bytes(small)},
+                                        {"list", cairn::state_list{cairn::as_bytes(small)}},
+                                        {"own", cairn::per_rank(cairn::as_bytes(small))}},
+                      "c", store);
+    std::vector<float> w(4, -1);
+    larger other;
+    for (auto const& sd : std::vector<cairn::state_dict>{
+             {{"w", w}, {"it", cairn::as_bytes(other)}},
+             {{"w", w}, {"list", cairn::state_list{cairn::as_bytes(other)}}},
+             {{"w", w}, {"own", cairn::per_rank(cairn::as_bytes(other))}}}) {
+        BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", store), cairn::error, [](const auto& e) {
+            return e.code() == cairn::make_error_code(errc::shape_mismatch) && !e.state_modified();
+        });
+        BOOST_TEST((other.a == -1 && w[0] == -1));
+    }
+}
+
 /// One object of PyTorch 2.3 for several values: all or none of them.
 BOOST_AUTO_TEST_CASE(a_value_of_an_older_checkpoint_fits_or_nothing_changes) {
     cairn::memory_store store;

@@ -167,6 +167,29 @@ BOOST_AUTO_TEST_CASE(an_error_says_how_many_ranks_have_saved) {
         });
 }
 
+BOOST_AUTO_TEST_CASE(an_entry_of_a_list_of_values_may_be_each_ranks_own) {
+    cairn::memory_store store;
+    auto const verb = [&](int ranks, auto&& f) {
+        cairn::run_ranks(ranks, [&](auto& me) {
+            int mine = 10 + me.rank(), same = 5;
+            f(me, mine,
+              state_dict{
+                  {"rng", cairn::state_list{cairn::per_rank(std::ref(mine)), std::ref(same)}}});
+        });
+    };
+    verb(2, [&](auto& me, int&, const state_dict& sd) { cairn::save(sd, "c", me, store); });
+    verb(2, [&](auto& me, int& mine, const state_dict& sd) {
+        mine = 0;
+        cairn::load(sd, "c", me, store);
+        BOOST_TEST(mine == 10 + me.rank());
+    });
+    verb(3, [&](auto& me, int&, const state_dict& sd) {
+        BOOST_CHECK_EXCEPTION(cairn::load(sd, "c", me, store), cairn::error, [](const auto& e) {
+            return e.code() == cairn::make_error_code(errc::missing_key);
+        });
+    });
+}
+
 BOOST_AUTO_TEST_CASE(keys_below_a_name_are_no_ranks) {
     cairn::memory_store store;
     int mine = 5;

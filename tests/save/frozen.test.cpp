@@ -88,6 +88,27 @@ BOOST_AUTO_TEST_CASE(tensors_that_are_not_frozen_may_change_once_staged) {
     }
 }
 
+/// One name of tied weights is frozen, and the other is not: the memory may change.
+BOOST_AUTO_TEST_CASE(memory_is_frozen_if_all_of_its_names_are) {
+    for (auto const* other : {"a.w", "head.w"})
+        for (bool with_arena : {false, true}) {
+            cairn::memory_store store;
+            auto const g = std::make_shared<gate>();
+            std::vector<float> w(count, 1);
+            cairn::state_dict const tied{{"base.w", w}, {other, w}};
+            cairn::staging_arena arena({.slab_bytes = 1 << 20});
+            auto some =
+                with_arena ? cairn::frozen_tensors(is_base, arena) : cairn::frozen_tensors(is_base);
+            auto save =
+                cairn::async_save(tied, "c", gated_store(store, g), some, asio::use_future).get();
+            w.assign(count, 2);
+            g->let_go();
+            (void)save.wait();
+            BOOST_TEST(stored(store, "base.w") == 1);
+            BOOST_TEST(stored(store, other) == 1);
+        }
+}
+
 /// The tensors are in use until the end: a dropped handle, and a cancelled save, wait for it.
 BOOST_AUTO_TEST_CASE(the_handle_waits_for_the_end) {
     for (bool cancelled : {false, true}) {

@@ -98,6 +98,8 @@ namespace detail {
 
 CAIRN_DECL value value_of_bytes(const void* object, std::size_t size);
 /// @throws error errc::kind_mismatch, or errc::shape_mismatch for a different number of bytes
+CAIRN_DECL void check_bytes(std::size_t size, const value& v);
+/// @throws what `check_bytes` throws
 CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v);
 
 }  // namespace detail

@@ -96,8 +96,10 @@ node node::make(T&& t) {
     } else if constexpr (detail::is_bytes_reference<plain>) {
         auto o = std::make_shared<detail::value_node>();
         o->get = [t] { return t.get(); };
-        if constexpr (requires(const value& v) { t.set(v); })
+        if constexpr (requires(const value& v) { t.set(v); }) {
             o->set = [t](const value& v) { t.set(v); };
+            o->check = [](const value& v) { detail::check_bytes(sizeof(*t.object), v); };
+        }
         return of(std::move(o));
     } else if constexpr (detail::is_reference_wrapper<plain>) {
         using target = typename plain::type;

@@ -105,4 +105,16 @@ DEFECTS = [
            "if (PLANTED) failures.clear(); if (!failures.empty()) return failures; "
            "std::vector<std::uint32_t> lacking;",
            by="load", wrong="a rank that refuses its values does not stop the others"),
+    Defect("bytes-unchecked", "state/state_dict.hpp",
+           "{ detail::check_bytes(sizeof(*t.object), v); };",
+           "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
+           by="load:values_fit", wrong="a struct that has changed costs the state before it is told"),
+    Defect("optional-in-older-keys", "state/impl/older_keys.ipp",
+           "else if (!n.is_value() ||",
+           "else if (!n.is_value() || PLANTED ||",
+           by="load:older_keys", wrong="AdamW of libtorch loads no checkpoint of PyTorch 2.3"),
+    Defect("own-entries-of-lists", "state/impl/flatten.ipp",
+           "((*o)->per_rank || !leaf((*o)->get()))",
+           "(((*o)->per_rank && !PLANTED) || !leaf((*o)->get()))",
+           by="planner:per_rank", wrong="all ranks load one rank's random state"),
 ]

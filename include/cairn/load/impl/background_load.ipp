@@ -20,7 +20,7 @@ CAIRN_DECL background_load::background_load(boost::asio::any_io_executor on,
 }
 
 CAIRN_DECL background_load::~background_load() {
-    if (!handler_) return;
+    if (!handler_ || !home_.is_this()) return;
     try {  // the executor has ended before the load began
         handler_.complete(
             std::make_exception_ptr(error(

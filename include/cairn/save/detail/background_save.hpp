@@ -85,7 +85,6 @@ private:
     end_handler on_end_{};
     bool ended_ = false;
     bool settled_ = false;  ///< The result was delivered or discarded.
-    home_process home_{};   ///< In a forked child it never ends.
     std::exception_ptr failure_{};
     save_report report_{};
 };

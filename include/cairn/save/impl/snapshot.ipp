@@ -20,16 +20,18 @@ inline std::uint64_t staged_bytes(const const_tensor_view& v) noexcept {
 
 CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<item_data> data,
                                 erased_stager* from, bool host, state_devices& devices) {
-    // Equal memory: one copy.
+    // Equal memory: one copy, also for names that are frozen where another one is not.
     std::map<std::tuple<const group*, const std::byte*, dtype, index_vector, index_vector>,
              std::uint64_t>
         places;
+    std::vector<std::uint32_t> frozen;
     for (std::size_t i = 0; i < data.size(); ++i) {
         auto* const v = std::get_if<const_tensor_view>(&data[i]);
         if (v == nullptr || v->empty()) continue;
         auto* const device = devices.of(*v, items[i].fqn);
-        bool const frozen = from != nullptr && !from->copies(items[i].fqn);
-        if (device == nullptr && (!host || frozen)) continue;
+        bool const copies = from == nullptr || from->copies(items[i].fqn);
+        if (device == nullptr && host && !copies) frozen.push_back(static_cast<std::uint32_t>(i));
+        if (device == nullptr && (!host || !copies)) continue;
         auto& g = group_of(device);
         auto const [at, first] =
             places.try_emplace(std::tuple(&g, v->data, v->type, v->shape, v->strides), g.bytes);
@@ -37,6 +39,12 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
         if (!first) continue;
         g.copies.push_back({{*v, {}}, &items[i].fqn});
         g.bytes += staged_bytes(*v);
+    }
+    for (auto const i : frozen) {
+        auto& v = std::get<const_tensor_view>(data[i]);
+        auto& g = group_of(nullptr);
+        auto const at = places.find({&g, v.data, v.type, v.shape, v.strides});
+        if (at != places.end()) copied_.push_back({&v, &g, at->second, i});
     }
     // Devices first: items in host memory that find no room can be written from there.
     for (bool const on_devices : {true, false}) {

@@ -17,7 +17,7 @@ CAIRN_DECL value value_of_bytes(const void* object, std::size_t size) {
     return out;
 }
 
-CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v) {
+CAIRN_DECL void check_bytes(std::size_t size, const value& v) {
     auto const* bytes = v.get_if<value::bytes_t>();
     if (bytes == nullptr)
         throw error(errc::kind_mismatch,
@@ -27,7 +27,10 @@ CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v) {
                     {.expected = std::to_string(size) + " bytes, as the program's object has",
                      .found = std::to_string(bytes->size()),
                      .remedy = "check whether the struct has changed since it was saved"});
-    std::memcpy(object, bytes->data(), size);
+}
+CAIRN_DECL void set_bytes(void* object, std::size_t size, const value& v) {
+    check_bytes(size, v);
+    std::memcpy(object, v.get_if<value::bytes_t>()->data(), size);
 }
 
 }  // namespace cairn::detail

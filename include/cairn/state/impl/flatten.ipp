@@ -89,14 +89,15 @@ private:
         }
     }
 
-    /// DCP's `_is_terminal`, for lists of nodes.
+    /// DCP's `_is_terminal`, for lists of nodes. What differs between ranks has names of its own.
     static bool terminal(const state_list& l) {
         for (auto const& n : l) {
             auto const& c = n.raw();
             if (c.index() == 1 || c.index() == 3 || c.index() == 5) return false;
             if (auto const* inner = std::get_if<2>(&c); inner != nullptr && !terminal(**inner))
                 return false;
-            if (auto const* o = std::get_if<4>(&c); o != nullptr && !leaf((*o)->get()))
+            if (auto const* o = std::get_if<4>(&c);
+                o != nullptr && ((*o)->per_rank || !leaf((*o)->get())))
                 return false;
         }
         return true;

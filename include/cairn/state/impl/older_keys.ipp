@@ -61,7 +61,7 @@ CAIRN_DECL void assign(const state_dict& d, const value& v, bool only_check,
             assign_below(key, n, *found->second, only_check, missing);
         else if (missing != nullptr)
             missing->push_back(key);
-        else
+        else if (!n.is_value() || !std::get<4>(n.raw())->optional)
             throw error(errc::missing_key,
                         {.expected = "'" + key + "' in the dict that was stored whole",
                          .remedy = "set load_options::planner.partial, or correct the name"});

@@ -3,6 +3,7 @@
 #define CAIRN_VERB_DETAIL_BACKGROUND_VERB_HPP
 
 #include <cairn/detail/environment.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/or_cancel.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/verb/operation_thread.hpp>
@@ -84,6 +85,7 @@ protected:
     mutable std::mutex m_{};
     std::weak_ptr<Op> op_{};
     bool cancelled_ = false;
+    home_process home_{};  ///< In a forked child it never ends.
 };
 
 }  // namespace cairn::detail

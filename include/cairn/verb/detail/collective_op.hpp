@@ -3,6 +3,7 @@
 #define CAIRN_VERB_DETAIL_COLLECTIVE_OP_HPP
 
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 #include <cairn/verb/detail/exchange.hpp>
 #include <cairn/verb/detail/part_call.hpp>
@@ -171,8 +172,8 @@ protected:
         if (cancelled()) throw error(errc::cancelled, {.rank = ranks_->rank()});
     }
 
-    /// Whether the end has not been reported yet.
-    bool running() const noexcept { return then_ != nullptr; }
+    /// Whether the end has not been reported yet. A forked child has nothing to report.
+    bool running() const noexcept { return then_ != nullptr && home_.is_this(); }
     /// Reports the end. Nothing of the caller's is used afterwards.
     void end(std::exception_ptr e, Report r) noexcept {
         clock_.end(e);
@@ -252,6 +253,7 @@ private:
 
     ended then_;
     bool cut_short_ = false;
+    home_process home_{};
 };
 
 }  // namespace cairn::detail

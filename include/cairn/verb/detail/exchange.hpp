@@ -7,6 +7,7 @@
 #include <cairn/comm/deadline.hpp>
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/verb/detail/part_call.hpp>
 #include <cairn/verb/detail/surroundings.hpp>
 
@@ -38,6 +39,7 @@ public:
     }
     exchange(exchange&&) = delete;
     ~exchange() {
+        if (!home_.is_this()) return;  // the parent goes on with it
         try {
             comm_.share(nullptr);
         } catch (...) {  // e.g. no memory: the activity is shared longer
@@ -141,6 +143,7 @@ private:
     int rank_, size_;  ///< Asked for only once: a user's group may throw.
     int root_;
     std::chrono::milliseconds timeout_;
+    home_process home_{};
 };
 
 }  // namespace cairn::detail
