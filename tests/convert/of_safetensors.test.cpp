@@ -16,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,65 @@ BOOST_AUTO_TEST_CASE(tensors_of_parts_of_bytes_that_become_others_are_named_or_r
     auto const how = cairn::parse_mapping("\"x\" = \"even\"\n");
     BOOST_TEST(
         cairn::convert(from, to, o, cairn::safetensors_writer(), how).saved.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(codes_and_scales_of_any_form_do_not_become_another_dtype) {
+    auto const of = [](const char* method) {
+        return std::string(R"({"quantization_config":{"quant_method":")") + method + "\"}}";
+    };
+    struct sample {
+        std::string tensors{};  ///< `name:dtype`, of shape [2, 2].
+        std::string config{};
+        std::string refused{};  ///< The first name; empty: none is.
+    };
+    for (auto const& [tensors, config, refused] : {
+             sample{"l.qweight:I32 l.scales:F16", "", "l.scales"},
+             sample{"l.qweight:I32 l.qzeros:I32 l.scales:F16", of("gptq"), "l.scales"},
+             sample{"l.qweight:I32 m.weight:F16", of("gptq"), ""},
+             sample{"l.codes:I16 l.codebooks:F16", of("aqlm"), "l.codebooks"},
+             sample{"l.codes:I16 l.codebooks:F16", "", ""},
+             sample{"l.weight:U8 l.weight.absmax:F32", "", "l.weight.absmax"},
+             sample{"l.SCB:F32 l.bias:F16 l.weight:I8", "", "l.SCB"},
+             sample{"l.weight:F8_E4M3", "", ""},
+             sample{"l.weight:F8_E4M3", of("quark"), "l.weight"},
+             sample{"l.weight:F8_E4M3", of("fp8"), ""},
+             sample{"l.scale_weight:BF16 l.weight:F8_E4M3", "", "l.weight"},
+             sample{"a.logit_scale:F32 a.relative_position_index:I64", "", ""},
+         }) {
+        support::scratch s;
+        std::string header;
+        std::size_t at = 0;
+        std::istringstream all(tensors);
+        for (std::string one; all >> one;) {
+            auto const colon = one.find(':');
+            auto const type = one.substr(colon + 1);
+            std::size_t const size = type.find('8') != type.npos ? 1
+                                     : type.ends_with("16")      ? 2
+                                     : type.ends_with("32")      ? 4
+                                                                 : 8;
+            header += (header.empty() ? "{\"" : ",\"") + one.substr(0, colon) + R"(":{"dtype":")" +
+                      type + R"(","shape":[2,2],"data_offsets":[)" + std::to_string(at) + "," +
+                      std::to_string(at + 4 * size) + "]}";
+            at += 4 * size;
+        }
+        auto const from = (s.dir / "model.safetensors").string(),
+                   to = (s.dir / "to.safetensors").string();
+        write(from, header + "}", at);
+        if (!config.empty()) std::ofstream(s.dir / "config.json") << config;
+        cairn::convert_options o;
+        o.floats_as = cairn::dtype::bfloat16;
+        auto const run = [&] { (void)cairn::convert(from, to, o, cairn::safetensors_writer()); };
+        BOOST_TEST_CONTEXT(tensors << ", " << config) {
+            if (refused.empty()) {
+                BOOST_CHECK_NO_THROW(run());
+                continue;
+            }
+            BOOST_CHECK_EXCEPTION(run(), cairn::error, [&](const cairn::error& e) {
+                return is(e, cairn::errc::invalid_argument) && e.context().fqn == refused;
+            });
+            BOOST_TEST(!fs::exists(to));
+        }
+    }
 }
 
 /// Weights that cannot be what they stand for are left out, here all of them.
