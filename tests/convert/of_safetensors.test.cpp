@@ -50,6 +50,7 @@ BOOST_AUTO_TEST_CASE(tensors_of_parts_of_bytes_that_become_others_are_named_or_r
     };
     BOOST_CHECK_EXCEPTION((void)cairn::convert(from, to, cairn::safetensors_writer()), cairn::error,
                           is_odd);
+    BOOST_CHECK_EXCEPTION(cairn::check_conversion(from, {}), cairn::error, is_odd);
     BOOST_TEST(!fs::exists(to));
     cairn::convert_options o;
     o.wants = [](std::string_view fqn) { return fqn != "odd"; };
@@ -63,6 +64,10 @@ BOOST_AUTO_TEST_CASE(tensors_of_parts_of_bytes_that_become_others_are_named_or_r
     auto const how = cairn::parse_mapping("\"x\" = \"even\"\n");
     BOOST_TEST(
         cairn::convert(from, to, o, cairn::safetensors_writer(), how).saved.warnings.empty());
+    BOOST_CHECK_NO_THROW(cairn::check_conversion(from, o, how));
+    BOOST_CHECK_EXCEPTION(cairn::check_conversion(from, o), cairn::error, [](const auto& e) {
+        return is(e, cairn::errc::invalid_argument);  // there is no 'x'
+    });
 }
 
 BOOST_AUTO_TEST_CASE(codes_and_scales_of_any_form_do_not_become_another_dtype) {
