@@ -121,8 +121,8 @@ BOOST_AUTO_TEST_CASE(codes_and_scales_of_any_form_do_not_become_another_dtype) {
                 BOOST_CHECK_NO_THROW(run());
                 continue;
             }
-            BOOST_CHECK_EXCEPTION(run(), cairn::error, [&](const cairn::error& e) {
-                return is(e, cairn::errc::invalid_argument) && e.context().fqn == refused;
+            BOOST_CHECK_EXCEPTION(run(), cairn::error, [&name = refused](const cairn::error& e) {
+                return is(e, cairn::errc::invalid_argument) && e.context().fqn == name;
             });
             BOOST_TEST(!fs::exists(to));
         }
