@@ -223,6 +223,10 @@ int convert(const conversion& c) {
                                         : cairn::mapped(m, *how);
         check_patterns(shown, options.dequantise ? read_metadata(c.from) : m, given);
         if (c.dry_run) {
+            if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
+            cairn::convert_source const from(store_of(c.from), c.from);
+            how ? cairn::check_conversion(from, options, *how)
+                : cairn::check_conversion(from, options);
             describe(shown, options);
             return fine;
         }

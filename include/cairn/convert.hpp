@@ -70,6 +70,17 @@ convert_report convert(convert_source from, checkpoint_id to, Parts&&... parts) 
                    std::forward<Parts>(parts)...);
 }
 
+/// Makes the checks that @ref convert makes before a target is written, except those of its writer,
+/// and writes nothing.
+/// @param parts  As for `convert`: a @ref mapping, if there is one.
+/// @throws error as `convert`, if it would refuse the source or the options
+template <SavePart... Parts>
+void check_conversion(convert_source from, convert_options options, Parts&&... parts) {
+    detail::conversion_planner(std::move(from), std::move(options), 1,
+                               detail::mapping_in(std::tie(std::as_const(parts)...)))
+        .set_up_save({}, 0, true);
+}
+
 }  // namespace cairn
 
 #endif

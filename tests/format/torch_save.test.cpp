@@ -391,6 +391,24 @@ BOOST_AUTO_TEST_CASE(a_tensor_within_a_value_of_an_old_file_is_stored_as_in_a_ne
     BOOST_TEST(views.tensor("t").storage_offset == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(a_bytearray_of_protocol_5_stays_one) {
+    for (std::string const content : {"", "a\xff"}) {
+        pickled p;
+        p.begin_dict();
+        p.key("ba");
+        for (int const x : {0x96, static_cast<int>(content.size()), 0, 0, 0, 0, 0, 0, 0})
+            p.w.op(static_cast<std::uint8_t>(x));
+        for (char const c : content) p.w.op(static_cast<std::uint8_t>(c));
+        p.end_dict();
+        auto const v = opened(p.zip({})).at("ba");
+        auto const& o = v.as<value::opaque_t>();
+        BOOST_TEST(o.what() == "class __builtin__.bytearray");
+        std::string const item(reinterpret_cast<const char*>(o.item().data()), o.item().size());
+        BOOST_TEST(item.find("c__builtin__\nbytearray\n") != item.npos);
+        BOOST_TEST((item.find("a\xc3\xbf") != item.npos) == !content.empty());
+    }
+}
+
 /// `t[3:, 1:]` of three rows has an offset of 13 elements.
 BOOST_AUTO_TEST_CASE(an_empty_view_may_begin_beyond_its_storage) {
     for (bool const legacy : {false, true}) {

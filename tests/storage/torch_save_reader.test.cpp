@@ -289,6 +289,43 @@ BOOST_AUTO_TEST_CASE(threads_do_not_read_again_what_others_have_read_meanwhile) 
     BOOST_TEST(source.calls("f.pt") == before);
 }
 
+BOOST_AUTO_TEST_CASE(a_small_read_repeats_no_lines_about_the_ones_before_it) {
+    pickled p;
+    p.begin_dict();
+    for (auto const* name : {"a", "b"}) {
+        p.key(name);
+        p.w.global("collections", "deque");
+        p.w.op(')');
+        p.w.op('R');
+    }
+    p.key("n");
+    p.w.integer(1);
+    p.end_dict();
+    auto const source = holding(p.zip({}));
+    for (bool const together : {false, true}) {
+        cairn::torch_save_reader from{source, 1};
+        from.reset("f.pt");
+        auto const m = from.read_metadata();
+        cairn::storage_setup setup;
+        setup.in_pieces = true;
+        if (together) setup.checked = cairn::checks_of_pieces();
+        from.set_up_reader(m, setup);
+        std::size_t said = 0, values = 0;
+        for (auto const& entry : m.entries) {
+            cairn::load_plan plan;
+            plan.items.emplace_back().fqn = entry.first;
+            cairn::read_target target;
+            target.load_value = [&](const cairn::read_item&, const cairn::value&) { ++values; };
+            said = cairn::await_completion<cairn::read_result>([&](auto done) {
+                       from.read_data(plan, target, std::move(done));
+                   }).unverified.size();
+        }
+        BOOST_TEST(values == 3U);
+        BOOST_TEST(said == (together ? 0U : 2U));
+        if (together) BOOST_TEST(setup.checked->notes.lines().size() == 2U);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_after_its_metadata_was_read_is_not_read) {
     auto const source = holding(with_tensor(std::string(16, '\1'), nullptr, "little"));
     cairn::memory_store to;

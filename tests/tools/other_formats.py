@@ -95,6 +95,9 @@ def conversions(tmp):
     r = cairn("convert", source, tmp / "all", "--dry-run")
     check("convert --dry-run: writes nothing", r.returncode == 0 and b" tensors of " in r.stdout and
           not (tmp / "all").exists(), said(r))
+    r = cairn("convert", source, tmp / "all", "--dry-run", "--only", "model*", "--skip", "model*")
+    check("convert --dry-run: refuses what a conversion would", r.returncode == 2 and
+          one_sentence(r) and b" is wanted" in r.stderr, said(r))
     r = cairn("convert", source, tmp / "all", "--ranks", 2)
     check("convert: a file of torch.save", r.returncode == 1 and
           b"not kept: that these keys are numbers" in r.stdout and

@@ -42,8 +42,9 @@ struct convert_options {
     /// the checkpoint that the mapping is made for.
     bool map_back = false;
     /// What floating-point tensors become; by default each keeps its dtype. Codes and scales of
-    /// quantised weights, where `dequantise` would find them, become nothing else:
-    /// errc::invalid_argument, unless it is set.
+    /// quantised weights, of any form, become nothing else: errc::invalid_argument, unless
+    /// `dequantise` makes weights of them. They are found by names, and by the `config.json` beside
+    /// them.
     std::optional<dtype> floats_as{};
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;
     /// a tensor without this dimension is written by one of them.

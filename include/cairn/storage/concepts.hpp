@@ -48,7 +48,7 @@ struct storage_setup {
     std::shared_ptr<detail::checked_payloads> checked{};
     /// Set if a checkpoint is read by many calls of `read_data`, one after the other, each of
     /// which reads little: a reader then keeps a few files open from call to call, and reads on
-    /// the calling thread.
+    /// the calling thread. With `checked`, that has what each @ref read_result then leaves out.
     bool in_pieces = false;
     /// With `checked`: whoever reads a piece of a tensor reads all of it, from the beginning on.
     /// One checksum of all is then compared with the last piece; otherwise all is read before the

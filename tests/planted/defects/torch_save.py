@@ -15,6 +15,11 @@ BYTES = "format:torch_save_layouts"
 CONTENT = "format:torch_save_layout_content"
 
 DEFECTS = [
+    Defect("bytearrays-become-bytes", "format/pickle/reader.hpp",
+           "case 0x96: return byte_array(length(u64()));",
+           "case 0x96: return PLANTED ? text(node_kind::bytes, length(u64())) "
+           ": byte_array(length(u64()));",
+           by="format:torch_save_samples", wrong="a copy of a bytearray cannot be written to"),
     Defect("local-headers-know-both-sizes", ZIP,
            "wide_fields(w, r, 0);", "wide_fields(w, r, PLANTED ? r.size : 0);",
            by=BYTES, wrong="the header of a large record has other bytes than PyTorch's"),

@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/format/quantised/tensors.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/storage/detail/quantisation_config.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/mesh.hpp>
 #include <cairn/tensor/sharded_tensor.hpp>
@@ -44,7 +45,7 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     if (options_.floats_as || !pieces_->stored().stored_as.empty())
         for (auto const& [fqn, entry] : pieces_->meta().entries)
             if (converts(fqn)) pieces_->add_stored_names(fqn, used_);
-    if (options_.floats_as && !options_.dequantise) check_codes_stay();
+    if (options_.floats_as) check_codes_stay();
     for (auto const& [fqn, form] : changed_forms())
         if (pieces_->stored().tensor(fqn)->type == dtype::float4_e2m1fn_x2)
             throw error(errc::unsupported,
@@ -86,17 +87,28 @@ CAIRN_DECL void conversion_planner::check_something_is_converted() const {
 /// @throws error errc::invalid_argument if some would become that
 CAIRN_DECL void conversion_planner::check_codes_stay() const {
     auto const& stored = pieces_->stored();
-    for (auto const& name : format::quantised::floating_parts(stored)) {
+    auto const said = read_quantisation_config(from_.store, from_.id, stored.is_file);
+    bool const is_known = format::quantised::is_known_form(said);
+    for (auto const& name : format::quantised::floating_parts(stored, said)) {
         auto const* t = stored.tensor(name);
         if (t == nullptr || options_.type_of(t->type) == t->type) continue;
         if (!used_.contains(name)) continue;
+        std::string found = "codes or scales of a quantised weight";
+        if (!is_known)
+            found += " ('" +
+                     (format::quantised::is_known_form({.method = said.method}) ? said.algorithm
+                                                                                : said.method) +
+                     "', by the configuration beside it)";
         throw error(errc::invalid_argument,
                     {.fqn = name,
                      .file = from_.id,
                      .expected = "floating-point numbers that may become " +
                                  std::string(name_of(*options_.floats_as)),
-                     .found = "codes or scales of a quantised weight",
-                     .remedy = "pass dequantise too (cairn convert --dequantise), or no dtype"});
+                     .found = std::move(found),
+                     .remedy = is_known && !options_.dequantise
+                                   ? "pass dequantise too (cairn convert --dequantise), which "
+                                     "knows FP8, MXFP4 and NVFP4, or no dtype"
+                                   : "pass no dtype, or leave them out"});
     }
 }
 

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -78,7 +80,6 @@ public:
         for (auto const& [name, what] : refused_) refuse(name, what);
         return std::move(all_);
     }
-    std::set<std::string> parts() { return std::move(parts_); }
 
 private:
     const tensor_metadata* tensor(const std::string& name, std::optional<dtype> type = {}) const {
@@ -116,7 +117,6 @@ private:
         auto const* const scales = tensor(to + "_scale", dtype::float8_e4m3fn);
         auto const* const scale = tensor(to + std::string(one));
         auto const n = t.shape.size();
-        parts_.insert({to + "_scale", to + std::string(one)});
         recipe r{recipe::kind::nibbles, name, to + "_scale", to + std::string(one), divides};
         bool fits = scales != nullptr && scale != nullptr && is_one(scale->shape) &&
                     info(scale->type).kind == dtype_class::floating && t.type == dtype::uint8 &&
@@ -147,7 +147,6 @@ private:
         if (s == nullptr)
             return note(
                 name, type + " without scales ('" + name + "_scale_inv' or '" + name + "_scale')");
-        parts_.insert({name, scales});
         auto block = info(s->type).kind == dtype_class::floating
                          ? block_of(t->shape, s->shape, said_.block)
                          : std::nullopt;
@@ -167,11 +166,9 @@ private:
         if (t == nullptr || !is_integer(t->type)) return;
         if (said_.method.empty() && !name.ends_with("weight")) return;
         for (auto const* end : {"_scale", "_scale_inv", "_scales", "_zero_point"})
-            if (tensor(name + end) && used_.count(name + end) == 0) {
-                parts_.insert(name + end);
+            if (tensor(name + end) && used_.count(name + end) == 0)
                 return note(name, std::string(name_of(t->type)) + " with '" + name + end +
                                       "', which is no form of quantised weights that is known");
-            }
     }
 
     void add(const std::string& name, recipe r) {
@@ -209,9 +206,37 @@ private:
     const config& said_;
     recipes all_{};
     std::set<std::string> used_{};
-    std::set<std::string> parts_{};
     std::map<std::string, std::string> refused_{};
 };
+
+inline bool is_known_method(std::string_view method) {
+    constexpr std::array<std::string_view, 6> known{"",      "fp8",      "fbgemm_fp8",
+                                                    "mxfp4", "modelopt", "compressed-tensors"};
+    return std::find(known.begin(), known.end(), method) != known.end();
+}
+inline bool is_known_algorithm(std::string_view algorithm) {
+    return algorithm.empty() || algorithm == "FP8" || algorithm == "NVFP4";
+}
+
+/// The name of the layer that a tensor is in.
+inline std::string_view layer_of(std::string_view name) {
+    auto const dot = name.rfind('.');
+    return name.substr(0, dot == name.npos ? 0 : dot);
+}
+/// Whether a tensor beside codes is called as scales are: `weight_scale_inv`, `scales` of GPTQ and
+/// AWQ, `absmax`, `quant_map` and `SCB` of bitsandbytes, `zero` of HQQ.
+inline bool is_scale_name(std::string_view name) {
+    auto const last = name.substr(name.rfind('.') + 1);
+    constexpr std::array<std::string_view, 5> words{"scale", "zero", "absmax", "quant_map", "SCB"};
+    return std::any_of(words.begin(), words.end(),
+                       [&](auto word) { return last.find(word) != last.npos; });
+}
+/// Integers of 8 bytes are indices.
+inline bool may_be_codes(std::string_view name, const tensor_metadata& t) {
+    if (is_scale_name(name)) return false;
+    return is_float8(t.type) || (is_integer(t.type) && size_of(t.type) <= 4 &&
+                                 (t.shape.size() >= 2 || name.ends_with("weight")));
+}
 
 }  // namespace impl
 
@@ -236,26 +261,46 @@ CAIRN_DECL config read_config(std::span<const std::byte> text) {
 }
 
 CAIRN_DECL recipes find(metadata& m, const config& said) {
-    constexpr std::array<std::string_view, 6> methods{"",      "fp8",      "fbgemm_fp8",
-                                                      "mxfp4", "modelopt", "compressed-tensors"};
-    constexpr std::array<std::string_view, 3> algorithms{"", "FP8", "NVFP4"};
-    auto const check = [](const auto& known, const std::string& name) {
-        if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    auto const refuse_unless = [](bool known, const std::string& name) {
+        if (known) return;
         throw error(errc::unsupported,
                     {.expected = "weights quantised as FP8, MXFP4 or NVFP4",
                      .found = "'" + name + "', by the configuration beside them",
                      .remedy = "load them without dequantising: the stored tensors as they are"});
     };
-    check(methods, said.method);
-    check(algorithms, said.algorithm);
+    refuse_unless(impl::is_known_method(said.method), said.method);
+    refuse_unless(impl::is_known_algorithm(said.algorithm), said.algorithm);
     return impl::finder(m, said).run();
 }
 
-CAIRN_DECL std::set<std::string> floating_parts(metadata m) {
-    config const unsaid;
-    impl::finder f(m, unsaid);
-    (void)f.run();
-    return f.parts();
+CAIRN_DECL bool is_known_form(const config& said) {
+    return impl::is_known_method(said.method) && impl::is_known_algorithm(said.algorithm);
+}
+
+CAIRN_DECL std::set<std::string> floating_parts(const metadata& m, const config& said) {
+    std::set<std::string_view> layers, scaled;
+    for (auto const& [name, entry] : m.entries) {
+        auto const* const t = std::get_if<tensor_metadata>(&entry);
+        if (t == nullptr || !impl::may_be_codes(name, *t)) continue;
+        layers.insert(impl::layer_of(name));
+        layers.insert(name);  // bitsandbytes: `weight.absmax`, of `weight`
+    }
+    bool const takes_all = !is_known_form(said);
+    std::set<std::string> parts;
+    std::vector<std::string_view> floats;
+    for (auto const& [name, entry] : m.entries) {
+        auto const* const t = std::get_if<tensor_metadata>(&entry);
+        auto const layer = impl::layer_of(name);
+        if (t == nullptr || info(t->type).kind != dtype_class::floating || !layers.contains(layer))
+            continue;
+        if (impl::is_float8(t->type)) floats.push_back(name);
+        if (!takes_all && !impl::is_scale_name(name)) continue;
+        parts.insert(name);
+        scaled.insert(layer);
+    }
+    for (auto const name : floats)
+        if (scaled.contains(name) || scaled.contains(impl::layer_of(name))) parts.emplace(name);
+    return parts;
 }
 
 CAIRN_DECL index_vector shape_of(const recipe& r, const index_vector& elements) {

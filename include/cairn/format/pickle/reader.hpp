@@ -2,6 +2,7 @@
 #ifndef CAIRN_FORMAT_PICKLE_READER_HPP
 #define CAIRN_FORMAT_PICKLE_READER_HPP
 
+#include <cairn/format/pickle/latin1.hpp>
 #include <cairn/format/pickle/tree.hpp>
 
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace cairn::format::pickle {
 /// checkpoints use (docs/format.md). Every other opcode is an error: errc::unsupported if Python
 /// has it. Nothing is imported or called.
 ///
-/// Time and memory are linear in the bytes read: each opcode makes at most one node.
+/// Time and memory are linear in the bytes read: each opcode makes at most one node, that of a
+/// bytearray a few.
 class reader {
 public:
     /// @param bytes  May continue after the pickle's STOP. Must outlive the tree.
@@ -66,7 +68,7 @@ private:
             case 'C': return text(node_kind::bytes, u8());
             case 'B': return text(node_kind::bytes, length(little(4)));
             case 0x8e: return text(node_kind::bytes, length(u64()));
-            case 0x96: return text(node_kind::bytes, length(u64()));
+            case 0x96: return byte_array(length(u64()));
             case ')': return push(tree::empty_tuple());
             case ']': return push(t_.add_container(node_kind::list, {}));
             case '}': return push(t_.add_container(node_kind::dict, {}));
@@ -190,6 +192,23 @@ private:
         push(t_.add_number(node_kind::real, bits));
     }
     void text(node_kind k, std::size_t n) { push(t_.add_text(k, take(n))); }
+    /// Makes the calls that protocol 2 has for it, which `torch.load` accepts with `weights_only`.
+    void byte_array(std::size_t n) {
+        push(make_global("__builtin__", "bytearray"));
+        auto const content = take(n);
+        if (content.empty()) {
+            push(tree::empty_tuple());
+        } else {
+            push(make_global("_codecs", "encode"));
+            t_.names.push_back(latin1_text(content));
+            push(t_.add_text(node_kind::string, t_.names.back()));
+            push(t_.add_text(node_kind::string, "latin1"));
+            collect(node_kind::tuple, below(2));
+            call();
+            collect(node_kind::tuple, below(1));
+        }
+        call();
+    }
 
     /// Collects the values from `first` on into a container.
     void collect(node_kind k, std::size_t first) {

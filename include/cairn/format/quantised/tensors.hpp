@@ -60,9 +60,14 @@ using recipes = std::map<std::string, recipe, std::less<>>;
 /// @throws error errc::unsupported for another method or algorithm, naming it
 CAIRN_DECL recipes find(metadata& m, const config& said);
 
+/// Whether @ref find knows the method and the algorithm, or none is said.
+CAIRN_DECL bool is_known_form(const config& said);
+
 /// Returns the names of codes and scales that are floating-point numbers: of other dtypes they are
-/// no longer what a recipe needs. Also of those that have no recipe.
-CAIRN_DECL std::set<std::string> floating_parts(metadata m);
+/// no longer what their weights need, whatever the form of these. Scales are beside codes, in one
+/// layer, and have such names; where the method is not known, all floating-point numbers there may
+/// be what it needs. Float8 without scales is no code.
+CAIRN_DECL std::set<std::string> floating_parts(const metadata& m, const config& said);
 
 /// Returns the shape of the tensor that a recipe makes of stored elements.
 CAIRN_DECL index_vector shape_of(const recipe& r, const index_vector& elements);

@@ -3,6 +3,7 @@
 #define CAIRN_FORMAT_TORCH_VALUE_PICKLER_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/format/pickle/latin1.hpp>
 #include <cairn/format/pickle/writer.hpp>
 #include <cairn/metadata/value.hpp>
 
@@ -142,17 +143,7 @@ private:
             w_.op(')');
         } else {
             global("_codecs", "encode");
-            std::string latin1;
-            for (auto const x : b) {
-                auto const u = static_cast<unsigned>(x);
-                if (u < 0x80) {
-                    latin1.push_back(static_cast<char>(u));
-                } else {
-                    latin1.push_back(static_cast<char>(0xc0 | u >> 6));
-                    latin1.push_back(static_cast<char>(0x80 | (u & 0x3f)));
-                }
-            }
-            put(latin1, 0);
+            put(pickle::latin1_text({reinterpret_cast<const char*>(b.data()), b.size()}), 0);
             literal("latin1");
             w_.op(0x86);
             w_.put();

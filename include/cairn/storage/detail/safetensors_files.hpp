@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,17 +104,23 @@ private:
         });
         for (std::size_t i = 0; i < names.size(); ++i) {
             meta_.file_sizes[names[i]] = sizes[i];
-            note_text(all[i].text);
+            note_text(all[i]);
             if (!versions[i].empty()) meta_.file_versions[names[i]] = std::move(versions[i]);
         }
         return all;
     }
     /// Notes what is for others than readers of tensors.
-    void note_text(const format::safetensors::header_text& text) {
-        for (auto const& [key, what] : text) {
+    void note_text(const format::safetensors::header& h) {
+        std::set<std::string_view> names;
+        for (auto const& [key, what] : h.text) {
             bool const is_known = key == "format" || key == format::safetensors::crcs_key ||
                                   key == "DCP_SHARDING_INFO" || key == "DCP_VERSION";
-            if (!is_known) meta_.unknown_members.insert("__metadata__." + key);
+            if (is_known) continue;
+            if (names.empty())
+                for (auto const& t : h.tensors) names.insert(t.name);
+            // safetensors.torch.save_model: a name of a tied weight, and the one that it keeps.
+            bool const is_tied = names.contains(what) && !names.contains(key);
+            if (!is_tied) meta_.unknown_members.insert("__metadata__." + key);
         }
     }
     format::safetensors::header header_of(const std::string& name, std::uint64_t& size,

@@ -222,7 +222,11 @@ struct chunk_reader::state {
             },
             me.in_pieces);
     }
-    read_result result() { return {notes().lines()}; }
+    /// Lines that grow with what was read would make many small reads quadratic.
+    read_result result() {
+        if (me.in_pieces && me.checked) return {};
+        return {notes().lines()};
+    }
 
     /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the
     /// same bytes, together, so that these are read once.

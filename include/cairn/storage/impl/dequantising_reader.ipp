@@ -5,16 +5,14 @@
 #include <cairn/error.hpp>
 #include <cairn/format/quantised/elements.hpp>
 #include <cairn/format/quantised/tensors.hpp>
-#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
 #include <cairn/storage/dequantising_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/dequantised_reads.hpp>
-#include <cairn/storage/detail/other_formats.hpp>
+#include <cairn/storage/detail/quantisation_config.hpp>
 #include <cairn/storage/detail/quantised_metadata.hpp>
 #include <cairn/tensor/dtype.hpp>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,29 +27,6 @@ struct dequantising_reader::state {
     state(const any_store& at, dequantise_options how, const torch_reader_options& reading)
         : store(at), options(std::move(how)), reader(at, reading),
           pieces_reader(at, {.thread_count = reading.thread_count}) {}
-
-    /// Reads what the files beside the weights say.
-    format::quantised::config config(bool is_file) const {
-        constexpr std::uint64_t most = std::uint64_t{16} << 20;
-        auto const at = is_file ? detail::split_id(id).place : detail::metadata_of(id).place;
-        auto place = at.empty() ? store : store.at(at);
-        format::quantised::config all;
-        for (auto const* name : {"config.json", "hf_quant_config.json"}) {
-            auto const text = detail::read_existing(place, name, most);
-            if (!text) continue;
-            try {
-                auto found = format::quantised::read_config(*text);
-                if (all.method.empty()) all.method = std::move(found.method);
-                if (all.algorithm.empty()) all.algorithm = std::move(found.algorithm);
-                if (!all.block) all.block = std::move(found.block);
-            } catch (const error& e) {
-                auto where = e.context();
-                where.file = place.describe(name);
-                throw error(e.code(), std::move(where));
-            }
-        }
-        return all;
-    }
 
     any_store store;
     dequantise_options options;
@@ -83,7 +58,7 @@ CAIRN_DECL metadata dequantising_reader::read_metadata() {
         throw error(errc::invalid_argument,
                     {.expected = "blocks of rows and columns", .found = to_string(*how.block)});
     auto m = s_->reader.read_metadata();
-    auto said = s_->config(m.is_file);
+    auto said = detail::read_quantisation_config(s_->store, s_->id, m.is_file);
     if (!said.block) said.block = how.block;
     auto const recipes = format::quantised::find(m, said);
     detail::show_dequantised(m, recipes, how.type);
