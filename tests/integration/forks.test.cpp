@@ -6,8 +6,6 @@
 #include "support/scratch.hpp"
 #include "support/tcp_ranks.hpp"
 
-#include <cairn/async_load.hpp>
-#include <cairn/async_save.hpp>
 #include <cairn/checkpointer.hpp>
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/comm/tcp_group.hpp>
@@ -20,7 +18,6 @@
 #include <cairn/observe/trace_file.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -143,49 +140,6 @@ BOOST_AUTO_TEST_CASE(a_child_that_was_forked_during_a_save_does_not_wait_for_it)
                })) == 0);
     g->let_go();
     BOOST_CHECK_NO_THROW(pending.wait());
-}
-
-/// At each step: the child's copies of what the parent has queued do nothing.
-BOOST_AUTO_TEST_CASE(a_child_goes_on_with_its_parents_context_and_not_with_its_saves) {
-    support::scratch s;
-    trainer t;
-    auto const goes_on = [](asio::io_context& context, int after) {
-        for (int i = 0; i < after && context.run_one() != 0; ++i) continue;
-        BOOST_TEST(end_of(child_that([&] {
-                       context.notify_fork(asio::io_context::fork_child);
-                       context.poll();
-                       return 0;
-                   })) == 0);
-        bool const is_last = context.run_one() == 0;
-        context.run();
-        return !is_last;
-    };
-    auto const to = (s.dir / "c").string();
-    int step = 0;
-    for (bool more = true; more; ++step) {
-        asio::io_context context;
-        auto sd = t.state_dict();
-        auto pending =
-            cairn::async_save(sd, to, context.get_executor(), cairn::solo(), asio::use_future);
-        more = goes_on(context, step);
-        BOOST_CHECK_NO_THROW((void)pending.get().wait());
-        std::vector<float> w(1000);
-        (void)cairn::load(cairn::state_dict{{"w", w}}, to);
-        BOOST_TEST((w == t.w));
-    }
-    BOOST_TEST(step > 5);
-    step = 0;
-    for (bool more = true; more; ++step) {
-        asio::io_context context;
-        std::vector<float> w(1000);
-        cairn::state_dict sd{{"w", w}};
-        auto pending =
-            cairn::async_load(sd, to, context.get_executor(), cairn::solo(), asio::use_future);
-        more = goes_on(context, step);
-        BOOST_CHECK_NO_THROW((void)pending.get());
-        BOOST_TEST((w == t.w));
-    }
-    BOOST_TEST(step > 3);
 }
 
 BOOST_AUTO_TEST_CASE(what_the_parent_has_made_is_refused_or_made_anew) {

@@ -108,7 +108,7 @@ DEFECTS = [
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
-           by="load:values_fit", wrong="a struct that has changed costs the state before it is told"),
+           by="load:values_fit", wrong="a struct that has changed is told after the state is lost"),
     Defect("optional-in-older-keys", "state/impl/older_keys.ipp",
            "else if (!n.is_value() ||",
            "else if (!n.is_value() || PLANTED ||",
