@@ -11,6 +11,7 @@
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ BOOST_AUTO_TEST_CASE(a_child_goes_on_with_its_parents_context_and_not_with_its_s
         for (int i = 0; i < after && context.run_one() != 0; ++i) continue;
         BOOST_TEST(end_of(child_that([&] {
                        context.notify_fork(asio::io_context::fork_child);
-                       context.poll();
+                       context.run_for(std::chrono::milliseconds(50));
                        return 0;
                    })) == 0);
         bool const is_last = context.run_one() == 0;
