@@ -8,6 +8,7 @@
 #include <cairn/catalog/verify.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/chunk_order.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
@@ -75,6 +76,17 @@ inline std::string time_text(std::int64_t milliseconds) {
     std::ostringstream out;
     out << std::put_time(&parts, "%Y-%m-%dT%H:%M:%SZ");
     return out.str();
+}
+
+/// @throws error errc::unsupported for a tensor that @ref cairn::repetition tells of
+inline void check_repetition(const cairn::metadata& m, const std::string& fqn,
+                             const cairn::tensor_metadata& t) {
+    if (auto const found = cairn::repetition(m, t); !found.empty())
+        throw cairn::error(cairn::errc::unsupported,
+                           {.fqn = fqn,
+                            .file = t.chunks.file(0),
+                            .expected = "at most 64 times the bytes that are stored, and 1 MiB",
+                            .found = found});
 }
 
 /// One tensor's box in host memory, row-major.

@@ -282,6 +282,7 @@ private:
     /// view of one element may be of any shape.
     void check_size(const piece& p) const {
         auto const& t = *tensors_[p.tensor];
+        check_repetition(from_.meta(), results_[p.tensor].fqn, t);
         auto const& row = t.chunks.row_of(p.chunk);
         auto const& sizes = from_.meta().file_sizes;
         auto const file = sizes.find(t.chunks.file(p.chunk));

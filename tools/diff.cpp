@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -143,43 +145,57 @@ void print_changes(const std::map<std::string, tensor_change>& all, const cairn:
     out.print();
 }
 
+/// Returns why an entry cannot be compared; empty if it can.
+std::string why_not_compared(const cairn::metadata& m, const std::string& fqn) {
+    auto const other = m.unsupported.find(fqn);
+    if (other != m.unsupported.end()) return "dtype " + cairn::terminal_text(other->second.type);
+    auto const* t = m.tensor(fqn);
+    return t == nullptr ? std::string() : repetition(m, *t);
+}
+
 }  // namespace
 
 int diff(const std::string& pa, const std::string& pb, bool stats) {
     opened a(pa), b(pb);
-    for (auto const* one : {&a, &b})
-        check_stored_bytes(one->meta(), [](std::string_view) { return true; });
+    std::set<std::string> names;
+    for (auto const* one : {&a, &b}) {
+        auto const& m = one->meta();
+        check_stored_bytes(m, [&](std::string_view fqn) {
+            auto const* t = m.tensor(fqn);
+            return t != nullptr && repetition(m, *t).empty();
+        });
+        for (auto const& [fqn, entry] : m.entries) names.insert(fqn);
+        for (auto const& [fqn, t] : m.unsupported) names.insert(fqn);
+    }
     comparison c(a, b, stats);
-    std::size_t in_both = 0;
-    for (auto const& [fqn, entry] : a.meta().entries) {
-        auto const other = b.meta().entries.find(fqn);
-        if (other == b.meta().entries.end()) {
-            c.findings()[fqn] = "only in " + pa;
+    for (auto const& fqn : names) {
+        auto const in = [&](const cairn::metadata& m) {
+            return m.entries.contains(fqn) || m.unsupported.contains(fqn);
+        };
+        if (!in(a.meta()) || !in(b.meta())) {
+            c.findings()[fqn] = "only in " + (in(a.meta()) ? pa : pb);
             continue;
         }
-        ++in_both;
-        if (entry.index() != other->second.index())
+        auto why = why_not_compared(a.meta(), fqn);
+        if (why.empty()) why = why_not_compared(b.meta(), fqn);
+        bool const is_tensor = a.meta().tensor(fqn) != nullptr;
+        if (!why.empty())
+            c.findings()[fqn] = "not compared: " + why;
+        else if (is_tensor != (b.meta().tensor(fqn) != nullptr))
             c.findings()[fqn] = "a tensor in one, a value in the other";
-        else if (std::holds_alternative<cairn::tensor_metadata>(entry))
+        else if (is_tensor)
             c.tensor(fqn);
         else
             c.value(fqn);
     }
     c.finish();
-    for (auto const* one : {&a, &b})
-        for (auto const& [fqn, t] : one->meta().unsupported)
-            c.findings()[fqn] = "not compared: dtype " + cairn::terminal_text(t.type);
-    for (auto const& [fqn, entry] : b.meta().entries)
-        if (a.meta().entries.find(fqn) == a.meta().entries.end())
-            c.findings()[fqn] = "only in " + pb;
     for (auto const& [fqn, what] : c.findings())
         std::cout << cairn::terminal_text(fqn) << ": " << what << '\n';
     if (stats) print_changes(c.changes(), a.meta(), b.meta());
-    auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
     if (c.findings().empty())
-        std::cout << "equal: " << all << " entries\n";
+        std::cout << "equal: " << names.size() << " entries\n";
     else
-        std::cout << c.findings().size() << " of " << all << " entries differ\n";
+        std::cout << c.findings().size() << " of " << names.size() << " entries differ\n";
     return c.findings().empty() ? fine : finding;
 }
 

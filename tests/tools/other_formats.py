@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import zipfile
 from program import FIXTURES, GOLDEN, cairn, check, end, one_sentence, said
 
@@ -43,6 +44,84 @@ def safetensors(tmp):
     r = cairn("ls", tmp / "hf")
     check("ls: names a file of safetensors that is none", r.returncode == 2 and
           one_sentence(r) and b"hf/model.safetensors" in r.stderr, said(r))
+
+
+def write_torch_save(path, tensors):
+    """By name: dtype, shape, strides and the bytes; a shape of None: a quantised tensor."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    made = {}
+    for name in "_rebuild_tensor_v2", "_rebuild_qtensor":
+        made[name] = type(name, (), {"__module__": "torch._utils", "__qualname__": name})
+        setattr(utils, name, made[name])
+    for name in "FloatStorage", "QInt8Storage", "per_tensor_affine":
+        made[name] = type(name, (), {"__module__": "torch", "__qualname__": name})
+        setattr(torch, name, made[name])
+
+    class tensor:
+        def __init__(self, key, shape, strides, data):
+            self.key, self.shape, self.strides, self.data = key, shape, strides, data
+
+    class pickler(pickle.Pickler):
+        def reducer_override(self, x):
+            if not isinstance(x, tensor):
+                return NotImplemented
+            quantised = x.shape is None
+            kind = made["QInt8Storage" if quantised else "FloatStorage"]
+            storage = (kind, x.key, len(x.data) // (1 if quantised else 4))
+            if quantised:
+                return made["_rebuild_qtensor"], (
+                    storage, 0, (len(x.data),), (1,), (made["per_tensor_affine"], 0.5, 0), False,
+                    {})
+            return made["_rebuild_tensor_v2"], (storage, 0, x.shape, x.strides, False, {})
+
+        def persistent_id(self, x):
+            if isinstance(x, tuple) and x and x[0] in (made["FloatStorage"], made["QInt8Storage"]):
+                return ("storage", x[0], x[1], "cpu", x[2])
+            return None
+
+    state = {name: tensor(str(i), *of) for i, (name, of) in enumerate(tensors.items())}
+    text = io.BytesIO()
+    before = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
+    sys.modules.update({"torch": torch, "torch._utils": utils})
+    pickler(text, protocol=2).dump(state)
+    for name, module in before.items():
+        sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("m/data.pkl", text.getvalue())
+        z.writestr("m/byteorder", "little")
+        for t in state.values():
+            z.writestr(f"m/data/{t.key}", t.data)
+        z.writestr("m/version", "3\n")
+
+
+def not_compared(tmp):
+    one = struct.pack("<f", 1)
+    write_torch_save(tmp / "a.pt", {"x": ((1 << 44,), (0,), one), "w": ((1,), (1,), one),
+                                    "q": (None, None, b"\1\2")})
+    write_torch_save(tmp / "b.pt", {"x": ((1 << 44,), (0,), one), "w": ((1,), (1,), one),
+                                    "q": ((1,), (1,), one)})
+    write_torch_save(tmp / "c.pt", {"w": ((1,), (1,), struct.pack("<f", 2))})
+    repeated = b"x: not compared: its 70368744177664 bytes repeat 4 stored ones\n"
+    code = b"q: not compared: dtype "
+    for a, b in ("a", "a"), ("a", "b"), ("b", "a"):
+        r = cairn("diff", tmp / f"{a}.pt", tmp / f"{b}.pt")
+        check(f"diff {a} {b}: what is not compared is named", r.returncode == 1 and
+              repeated in r.stdout and code in r.stdout and
+              r.stdout.endswith(b"\n2 of 3 entries differ\n"), said(r))
+    r = cairn("diff", tmp / "a.pt", tmp / "c.pt")
+    check("diff: names of one alone, whatever they are", r.returncode == 1 and
+          b"q: only in " in r.stdout and b"x: only in " in r.stdout and
+          r.stdout.endswith(b"\n3 of 3 entries differ\n"), said(r))
+    r = cairn("cat", tmp / "a.pt", "x", "--raw")
+    check("cat: a tensor that repeats what is stored is unsupported", r.returncode == 2 and
+          one_sentence(r) and b"repeat 4 stored ones" in r.stderr and not r.stdout, said(r))
+    r = cairn("verify", tmp / "b.pt")
+    check("verify: it is not read for years", r.returncode == 0 and
+          b"not checked: 'x': its 70368744177664 bytes repeat 4 stored ones" in r.stdout, said(r))
+    r = cairn("stats", tmp / "a.pt")
+    check("stats: it could not be read", r.returncode == 2 and
+          b"repeat 4 stored ones" in r.stdout and b"malformed" not in r.stdout and
+          b"; could not read 2 tensors\n" in r.stdout, said(r))
 
 
 def several_files(tmp):
@@ -239,6 +318,7 @@ def tied(tmp):
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
+        not_compared(pathlib.Path(d))
         several_files(pathlib.Path(d))
         verifications(pathlib.Path(d))
         conversions(pathlib.Path(d))

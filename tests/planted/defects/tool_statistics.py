@@ -43,6 +43,9 @@ DEFECTS = [
            "} catch (const std::exception& e) { if (PLANTED) for (auto k : job) "
            "pieces_[k].problem = e.what(); else for (auto const& one : job) {",
            by="tools", wrong="a damaged tensor keeps its neighbours from being looked at"),
+    Defect("repeated-bytes-are-damage", PASS,
+           "check_repetition(", "if (!PLANTED) check_repetition(",
+           by="tools", wrong="a valid file of PyTorch is called damaged"),
     Defect("nan-is-no-change", CHANGE,
            "largest = INFINITY;", "if (!PLANTED) largest = INFINITY;",
            by="tools", wrong="what became NaN is the last in the list of changes"),
