@@ -109,7 +109,7 @@ private:
             std::string(cairn::name_of(a.type)) + ' ' + to_string(a.shape) + ", " +
             std::to_string(change.bytes) + " of " +
             std::to_string(static_cast<std::uint64_t>(a.shape.product()) * cairn::size_of(a.type)) +
-            " bytes differ, largest difference " + number(change.largest);
+            " bytes differ, largest difference " + number(change.largest_change());
     }
 
     opened& a_;
@@ -138,8 +138,8 @@ void print_changes(const std::map<std::string, tensor_change>& all, const cairn:
         auto const &x = *a.tensor(fqn), &y = *b.tensor(fqn);
         std::string types(cairn::name_of(x.type));
         if (x.type != y.type) types += " " + std::string(cairn::name_of(y.type));
-        out.add({cairn::terminal_text(fqn), types, to_string(x.shape), short_number(c.largest),
-                 short_number(c.relative()),
+        out.add({cairn::terminal_text(fqn), types, to_string(x.shape),
+                 short_number(c.largest_change()), short_number(c.relative()),
                  std::to_string(c.changed) + " of " + std::to_string(c.elements)});
     }
     out.print();

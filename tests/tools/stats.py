@@ -270,14 +270,14 @@ def changes(tmp):
           lines[:len(without) - 1] == without[:-1] and lines[-1] == without[-1], said(r))
     shown = [line.split() for line in lines[len(without) - 1:-1]]
     norm = math.sqrt(1 + 4 + 64)
-    want = [["new_nan", "float64", "[2]", "inf", "0", "1"],
+    want = [["new_nan", "float64", "[2]", "inf", "inf", "1"],
             ["complex", "complex64", "[1]", "3", f"{3 / 5:g}", "1"],
             ["narrow", "float32", "bfloat16", "[2,", "2]", "2", f"{2 / norm:.6g}", "1"],
             ["packed", "float4_e2m1fn_x2", "[2]", "2", f"{2 / math.hypot(0x12, 0x34):.6g}", "1"],
             ["w", "float32", "[4]", "1.5", f"{1.5 / norm:.6g}", "2"],
+            ["large", "int64", "[2]", "1", f"{2 ** -60:.6g}", "1"],
             ["nan", "float64", "[2]", "0.5", "0.5", "1"],
-            ["was_zero", "float16", "[2]", "0.5", "inf", "1"],
-            ["large", "int64", "[2]", "0", "0", "1"]]
+            ["was_zero", "float16", "[2]", "0.5", "inf", "1"]]
     check("diff --stats: the largest change first, whatever the dtypes",
           [x[:-2] for x in shown[1:]] == want, f"{shown}")
     r = cairn("diff", tmp / "a.safetensors", tmp / "a.safetensors", "--stats")
