@@ -108,7 +108,8 @@ void check_output(const report_options& options, const cairn::metadata& m) {
 }  // namespace
 
 int report(const report_options& options) {
-    auto const m = read_metadata(options.checkpoint);
+    opened const from(options.checkpoint);
+    auto const& m = from.meta();
     check_output(options, m);
     auto const c = page::content_of(m);
     std::string out;
@@ -123,14 +124,9 @@ int report(const report_options& options) {
         page::append_timeline(out, page::trace_reader(options.trace), options.checkpoint);
     bool whole = true;
     if (options.stats) {
-        opened const from(options.checkpoint);
         auto const all = statistics_pass(from, page::drawn_bins).run();
-        // Another save may have replaced the checkpoint.
-        if (from.meta() != m)
-            throw cairn::error(cairn::errc::concurrent_save,
-                               {.file = options.checkpoint, .remedy = "run the command again"});
-        page::append_statistics(out, c, all);
-        whole = std::all_of(all.begin(), all.end(), page::is_finite);
+        page::append_statistics(out, c, all, m.unsupported.size());
+        whole = m.unsupported.empty() && std::all_of(all.begin(), all.end(), page::is_all_finite);
     }
     if (options.verify) {
         auto const r = verified(options.checkpoint);

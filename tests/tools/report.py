@@ -247,6 +247,15 @@ def statistics(tmp):
           (said(r), words[-600:], p.problems))
 
 
+    for of, what in (("unknown_dtypes", "could not be read"),
+                     ("one_rank", "not all elements are stored of 1 tensor")):
+        r, text, p = made(tmp / "page.html", GOLDEN / of, "--stats")
+        words = re.sub(r"\s+", " ", " ".join(p.texts))
+        check(f"stats: {of} is not all finite", r.returncode == 1 and not p.problems and
+              what in words and "All finite" not in words and
+              ("6 of 12 elements are stored" in words) == (of == "one_rank"), words[-600:])
+
+
 def limited():
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 

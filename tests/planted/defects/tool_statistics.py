@@ -43,9 +43,18 @@ DEFECTS = [
            "} catch (const std::exception& e) { if (PLANTED) for (auto k : job) "
            "pieces_[k].problem = e.what(); else for (auto const& one : job) {",
            by="tools", wrong="a damaged tensor keeps its neighbours from being looked at"),
+    Defect("missing-elements-are-there", PASS,
+           "results_.back().missing = t->shape.product();",
+           "results_.back().missing = t->shape.product(); "
+           "if (PLANTED) results_.back().missing = 0;",
+           by="tools", wrong="statistics of two thirds of a tensor are said to be of all of it"),
     Defect("repeated-bytes-are-damage", PASS,
            "check_repetition(", "if (!PLANTED) check_repetition(",
            by="tools", wrong="a valid file of PyTorch is called damaged"),
+    Defect("unsupported-tensors-are-finite", "tools/stats.cpp",
+           "std::size_t unread = m.unsupported.size(),",
+           "std::size_t unread = PLANTED ? 0 : m.unsupported.size(),",
+           by="stats", wrong="tensors that were not read are said to be finite"),
     Defect("nan-is-no-change", CHANGE,
            "largest = INFINITY;", "if (!PLANTED) largest = INFINITY;",
            by="tools", wrong="what became NaN is the last in the list of changes"),
