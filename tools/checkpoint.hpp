@@ -40,7 +40,7 @@ inline cairn::metadata read_metadata(
     const std::optional<cairn::dequantise_options>& dequantise = std::nullopt) {
     auto const read = [&](auto reader) {
         reader.reset(checkpoint);
-        return reader.read_metadata();
+        return naming_dead_links(checkpoint, [&] { return reader.read_metadata(); });
     };
     if (dequantise) return read(cairn::dequantising_reader(store_of(checkpoint), *dequantise));
     return read(cairn::checkpoint_reader(store_of(checkpoint)));
