@@ -109,6 +109,7 @@ public:
             work();
         }
         if (failure_) std::rethrow_exception(failure_);
+        from_.check_unchanged();
         for (auto const& p : pieces_) {
             auto& r = results_[p.tensor];
             r.found.merge(p.found);
