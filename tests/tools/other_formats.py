@@ -46,6 +46,33 @@ def safetensors(tmp):
           one_sentence(r) and b"hf/model.safetensors" in r.stderr, said(r))
 
 
+def model_and_checkpoints(tmp):
+    """What a trainer writes: a model, and checkpoints below."""
+    mix = tmp / "mix"
+    shutil.copytree(GOLDEN / "one_rank", mix / "step_1")
+    listing = cairn("ls", mix)
+    check("ls: a directory of checkpoints", listing.returncode == 0 and
+          listing.stdout.startswith(b"step_1  "), said(listing))
+    links = tmp / "links"
+    links.mkdir()
+    (links / "model.safetensors").symlink_to("../blobs/1234")
+    for command in "ls", "verify", "stats":
+        r = cairn(command, links)
+        check(f"{command}: a link that leads nowhere is named", r.returncode == 2 and
+              one_sentence(r) and b"links/model.safetensors" in r.stderr and
+              b"nothing at '../blobs/1234'" in r.stderr, said(r))
+    for args in (mix,), (mix, "--json"):
+        r = cairn("ls", *args, "--map", tmp / "nowhere.map")
+        check("ls: a mapping that is not there, of a directory of checkpoints",
+              r.returncode == 2 and one_sentence(r) and b"nowhere.map" in r.stderr, said(r))
+    shutil.copy(GOLDEN / "formats/safetensors/numpy/model.safetensors", mix / "export.safetensors")
+    check("ls: checkpoints beside an export", cairn("ls", mix).stdout == listing.stdout)
+    (mix / "export.safetensors").rename(mix / "model.safetensors")
+    r = cairn("ls", mix)
+    check("ls: a model with checkpoints below", r.returncode == 0 and b"u16  uint16" in r.stdout,
+          said(r))
+
+
 def write_torch_save(path, tensors):
     """By name: dtype, shape, strides and the bytes; a shape of None: a quantised tensor."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
@@ -318,6 +345,7 @@ def tied(tmp):
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
+        model_and_checkpoints(pathlib.Path(d))
         not_compared(pathlib.Path(d))
         several_files(pathlib.Path(d))
         verifications(pathlib.Path(d))
