@@ -161,6 +161,12 @@ def several_files(tmp):
           b"one of the 2 files of a model" in r.stderr, said(r))
     (hub / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"u16": shard}}))
     (hub / "config.json").write_text("{}")
+    for damaged in "{", '{"weight_map": {"a": 5}}':
+        (tmp / "odd").mkdir(exist_ok=True)
+        (tmp / "odd/pytorch_model.bin.index.json").write_text(damaged)
+        r = cairn("ls", tmp / "odd")
+        check("ls: names an index that is none", r.returncode == 2 and one_sentence(r) and
+              b"odd/pytorch_model.bin.index.json" in r.stderr, said(r))
     r = cairn("convert", hub, tmp / "of hub", "--to", "safetensors")
     check("convert: several files of torch.save", r.returncode == 0 and
           sorted(p.name for p in (tmp / "of hub").iterdir()) ==
