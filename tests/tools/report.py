@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -265,7 +266,7 @@ def output(tmp):
     folder = tmp / "pages"
     folder.mkdir()
     out = folder / "page.html"
-    for before in None, "what was there\n":
+    for before in None, "<!doctype html>\n<html lang=en>what was there\n":
         if before:
             out.write_text(before)
         r = cairn("report", tmp / "small", "-o", out, preexec_fn=limited)
@@ -283,6 +284,23 @@ def output(tmp):
     for target in data, tmp / "base/.metadata", "/dev/null", tmp, tmp / "none/page.html":
         r = cairn("report", tmp / "base", "-o", target)
         check(f"{target} is no page to write", r.returncode == 2 and one_sentence(r), said(r))
+    hf = tmp / "hf"
+    shutil.copytree(GOLDEN / "formats/hf/transformers_sharded", hf)
+    (hf / "config.json").write_text("{}")
+    intent = tmp / "base/.saving.0123456789abcdef0123456789abcdef"
+    intent.write_text("of a save that runs")
+    file = tmp / "trace.json"
+    file.write_text("[\n")
+    for of, target in ((hf, hf / "model.safetensors.index.json"), (hf, hf / "config.json"),
+                       (tmp / "base", intent), (tmp / "base", file)):
+        before = target.read_bytes()
+        r = cairn("report", of, "-o", target)
+        check(f"{target.name} is no page to replace", r.returncode == 2 and one_sentence(r) and
+              b"a page to replace" in r.stderr and target.read_bytes() == before, said(r))
+    intent.unlink()
+    file.write_text("")
+    check("an empty file becomes a page", cairn("report", hf, "-o", file).returncode == 0 and
+          file.stat().st_size > 1000)
     check("the checkpoint is as before", data.read_bytes() == content and
           cairn("verify", tmp / "base").returncode == 0)
     r = cairn("report", tmp / "nothing", "-o", out)
