@@ -187,6 +187,26 @@ def many(tmp):
           [bytes_of(m) for m in p.maps] == 2 * [sum(n for _, n in tensors)])
 
 
+def long_names(tmp):
+    """Of characters that HTML writes with six bytes, or UTF-8 with three."""
+    events = []
+    for rank in range(48):
+        for i in range(64):
+            events += [{"name": '"' * 150 + str(i), "ph": ph, "pid": rank, "tid": 1,
+                        "ts": 1000 * i + (ph == "E") * 900, "args": {}} for ph in "BE"]
+        both = [{"name": "save", "ph": ph, "pid": rank, "tid": 1, "ts": 70000 * (ph == "E"),
+                 "args": {"checkpoint": "x", "result": "succeeded"}} for ph in "BE"]
+        events[-128:] = both[:1] + events[-128:] + both[1:]
+    (tmp / "long.json").write_text(json.dumps(events))
+    for letter in '"', "\u202e", "\u4eba":
+        model = tmp / "long.safetensors"
+        safetensors_file(model, [(letter * 150 + f"{i:05d}", 1000) for i in range(2300)])
+        r, text, p = made(tmp / "page.html", model, "--stats", "--verify", "--trace",
+                          tmp / "long.json")
+        check(f"names of U+{ord(letter):04x}: a small page", r.returncode == 0 and
+              len(text.encode()) < 2e6 and not p.problems, (said(r), len(text.encode())))
+
+
 def trace(tmp):
     """As a cairn::trace_file writes it."""
     def event(name, ph, rank, us, **args):
@@ -317,6 +337,7 @@ def main():
         shares(tmp)
         hostile(tmp)
         many(tmp)
+        long_names(tmp)
         trace(tmp)
         statistics(tmp)
         output(tmp)
