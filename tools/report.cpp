@@ -49,7 +49,8 @@ void append_fact(std::string& out, const std::string& name, const std::string& v
 
 void append_head(std::string& out, const std::string& checkpoint, const cairn::metadata& m,
                  const page::content& c) {
-    auto const path = fs::absolute(checkpoint).lexically_normal();
+    fs::path const path(is_url(checkpoint) ? checkpoint
+                                           : fs::absolute(checkpoint).lexically_normal().string());
     auto const name = path.has_filename() ? path.filename() : path.parent_path().filename();
     auto const title = page::shown_name(name.string());
     std::uint64_t stored = 0;
