@@ -22,26 +22,35 @@ int main(int argc, char** argv) {
     std::string a, b, fqn, map;
     bool json = false, raw = false, dry_run = false, changes = false;
 
+    // A variable of the shell that is not set: "" would be the current directory.
+    CLI::Validator const named(
+        [](const std::string& name) {
+            return name.empty() ? std::string("an empty name") : std::string();
+        },
+        "", "named");
+
     auto* const ls = app.add_subcommand(
         "ls", "list names, dtypes, shapes, chunks, bytes and files; or several checkpoints");
-    ls->add_option("PLACE", a, "directory of a checkpoint, or of checkpoints")->required();
+    ls->add_option("PLACE", a, "directory of a checkpoint, or of checkpoints")
+        ->required()
+        ->check(named);
     ls->add_flag("--json", json, "print one JSON list");
-    ls->add_option("--map", map, "the file of a mapping, whose names are listed");
+    ls->add_option("--map", map, "the file of a mapping, whose names are listed")->check(named);
 
     auto* const cat = app.add_subcommand("cat", "print one tensor or value as JSON");
-    cat->add_option("CKPT", a, "directory of a checkpoint")->required();
+    cat->add_option("CKPT", a, "directory of a checkpoint")->required()->check(named);
     cat->add_option("FQN", fqn, "name of the tensor or value")->required();
     auto* const raw_flag =
         cat->add_flag("--raw", raw, "write a tensor's bytes, little-endian and row-major");
     cat->add_flag("--json", json, "print JSON (the default)")->excludes(raw_flag);
 
     auto* const verify = app.add_subcommand("verify", "read the whole checkpoint and check it");
-    verify->add_option("CKPT", a, "directory of a checkpoint")->required();
+    verify->add_option("CKPT", a, "directory of a checkpoint")->required()->check(named);
 
     auto* const stats = app.add_subcommand(
         "stats", "print what the elements of each tensor are like; exit 1 if there are NaN or Inf");
     std::size_t most_bins = 0;
-    stats->add_option("CKPT", a, "a checkpoint: a directory, or a file")->required();
+    stats->add_option("CKPT", a, "a checkpoint: a directory, or a file")->required()->check(named);
     auto* const stats_as_json = stats->add_flag("--json", json, "print one JSON list");
     stats->add_option("--histogram", most_bins, "at most so many bins of each tensor, in the JSON")
         ->check(CLI::Range(4, 100000))
@@ -50,22 +59,27 @@ int main(int argc, char** argv) {
     tool::report_options page;
     auto* const report = app.add_subcommand(
         "report", "write one HTML page: a map of the bytes, ranks, files, how tensors are cut");
-    report->add_option("CKPT", page.checkpoint, "a checkpoint of any format")->required();
-    report->add_option("-o,--output", page.output, "the HTML file to write")->required();
-    report->add_option("--trace", page.trace,
-                       "a file that a cairn::trace_file wrote during the save");
+    report->add_option("CKPT", page.checkpoint, "a checkpoint of any format")
+        ->required()
+        ->check(named);
+    report->add_option("-o,--output", page.output, "the HTML file to write")
+        ->required()
+        ->check(named);
+    report
+        ->add_option("--trace", page.trace, "a file that a cairn::trace_file wrote during the save")
+        ->check(named);
     report->add_flag("--stats", page.stats,
                      "read all tensors: their range, a histogram, NaN and infinities");
     report->add_flag("--verify", page.verify, "read the whole checkpoint and check it");
 
     auto* const gc =
         app.add_subcommand("gc", "remove the leftovers of interrupted saves and removals");
-    gc->add_option("PLACE", a, "directory of checkpoints, or of one")->required();
+    gc->add_option("PLACE", a, "directory of checkpoints, or of one")->required()->check(named);
     gc->add_flag("--dry-run", dry_run, "only print what would be removed");
 
     auto* const diff = app.add_subcommand("diff", "compare two checkpoints by name");
-    diff->add_option("A", a, "directory of a checkpoint")->required();
-    diff->add_option("B", b, "directory of another checkpoint")->required();
+    diff->add_option("A", a, "directory of a checkpoint")->required()->check(named);
+    diff->add_option("B", b, "directory of another checkpoint")->required()->check(named);
     diff->add_flag("--stats", changes, "print how much tensors have changed too, most first");
 
     tool::conversion conversion;
@@ -74,10 +88,13 @@ int main(int argc, char** argv) {
     auto* const reshard =
         app.add_subcommand("reshard", "convert a checkpoint for another number of ranks");
     for (auto* const s : {convert, reshard}) {
-        s->add_option("SRC", conversion.from, "a checkpoint: a directory, or a file")->required();
+        s->add_option("SRC", conversion.from, "a checkpoint: a directory, or a file")
+            ->required()
+            ->check(named);
         s->add_option("DST", conversion.to,
                       "the new checkpoint: a directory, or a file .pt or .safetensors")
-            ->required();
+            ->required()
+            ->check(named);
         auto* const ranks =
             s->add_option("--ranks", conversion.ranks, "number of ranks that write it")
                 ->check(CLI::Range(1, 4096));
@@ -88,8 +105,9 @@ int main(int argc, char** argv) {
         s->add_option("--only", conversion.only, "only names that match, as 'model.*'");
         s->add_option("--skip", conversion.skip, "no names that match");
         s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
-        auto* const mapping = s->add_option("--map", conversion.map,
-                                            "the file of a mapping, whose names are written");
+        auto* const mapping =
+            s->add_option("--map", conversion.map, "the file of a mapping, whose names are written")
+                ->check(named);
         s->add_flag("--map-back", conversion.map_back,
                     "SRC has the names of the mapping; those that they are made of are written")
             ->needs(mapping);
@@ -120,8 +138,10 @@ int main(int argc, char** argv) {
     auto* const map_command = app.add_subcommand("map", "check a mapping with a checkpoint");
     bool checks = true;
     map_command->add_flag("--check", checks, "names, shapes and dtypes (the default)");
-    map_command->add_option("FILE", map, "the file of the mapping")->required();
-    map_command->add_option("SRC", a, "a checkpoint: a directory, or a file")->required();
+    map_command->add_option("FILE", map, "the file of the mapping")->required()->check(named);
+    map_command->add_option("SRC", a, "a checkpoint: a directory, or a file")
+        ->required()
+        ->check(named);
 
     tool::launch_options launch;
     auto* const start = app.add_subcommand("launch", "start a program as N ranks on this host");

@@ -87,6 +87,7 @@ int cat(const std::string& checkpoint, const std::string& fqn, bool raw) {
     if (t == nullptr)
         throw cairn::error(cairn::errc::missing_key,
                            {.fqn = fqn, .file = checkpoint, .remedy = "cairn ls lists the names"});
+    check_repetition(m, fqn, *t);
     check_stored_bytes(m, [&](std::string_view key) { return key == fqn; });
     if (raw) {
         for (auto const& b : row_pieces({t}, read_at_once)) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace tool {
@@ -22,13 +23,18 @@ struct tensor_change {
     /// Elements with other bytes or, of two dtypes, another value.
     std::uint64_t changed = 0;
     std::uint64_t bytes = 0;  ///< Bytes that differ, if the dtype is the same.
-    double largest = 0;       ///< Absolute difference; infinite for NaN against a number.
+    // A double does not hold all integers of 64 bits, nor the squares of all doubles.
+    long double largest = 0;  ///< Absolute difference; infinite for NaN against a number.
     // Sums of squares, where both elements are finite.
-    double difference = 0;
-    double first = 0;  ///< Of the first tensor.
+    long double difference = 0;
+    long double first = 0;  ///< Of the first tensor.
 
+    double largest_change() const { return to_double(largest); }
     /// Returns the norm of the difference as a part of that of the first tensor.
-    double relative() const { return difference == 0 ? 0 : std::sqrt(difference / first); }
+    double relative() const {
+        if (std::isinf(largest)) return INFINITY;
+        return difference == 0 ? 0 : to_double(std::sqrt(difference / first));
+    }
 
     static bool can_compare(cairn::dtype a, cairn::dtype b) {
         auto const is_packed = [](cairn::dtype d) {
@@ -45,18 +51,23 @@ struct tensor_change {
         bool const complex = is(a_type, dtype_class::complex) || is(b_type, dtype_class::complex);
         constexpr std::int64_t at_once = 4096;
         std::size_t const parts = complex ? 2 : 1;
-        std::vector<double> x(parts * at_once), y(x.size());
+        std::vector<long double> x(parts * at_once), y(x.size());
+        std::vector<double> doubles(x.size());
         elements += static_cast<std::uint64_t>(a.region.volume());
         if (a_type == b_type)
             for (std::size_t i = 0; i < a.bytes.size(); ++i) bytes += a.bytes[i] != b.bytes[i];
         for (std::int64_t at = 0; at < a.region.volume(); at += at_once) {
             auto const n = std::min(at_once, a.region.volume() - at);
-            auto const widen = [&](const loaded_box& from, dtype type, double* to) {
+            auto const widen = [&](const loaded_box& from, dtype type, long double* to) {
                 auto const* begin =
                     from.bytes.data() + static_cast<std::size_t>(at) * size_of(type);
                 convert_elements(
                     const_tensor_view(type, {n}, begin),
-                    tensor_view(complex ? dtype::complex128 : dtype::float64, {n}, to));
+                    tensor_view(complex ? dtype::complex128 : dtype::float64, {n}, doubles.data()));
+                auto const count = static_cast<std::size_t>(n);
+                std::copy_n(doubles.begin(), parts * count, to);
+                if (type == dtype::int64) widen_integers<std::int64_t>(begin, count, parts, to);
+                if (type == dtype::uint64) widen_integers<std::uint64_t>(begin, count, parts, to);
                 return begin;
             };
             auto const *from = widen(a, a_type, x.data()), *with = widen(b, b_type, y.data());
@@ -73,8 +84,21 @@ struct tensor_change {
     }
 
 private:
+    static double to_double(long double d) {
+        return d > std::numeric_limits<double>::max() ? INFINITY : static_cast<double>(d);
+    }
+    /// Writes integers in place of the doubles that they have become, `step` apart.
+    template <class T>
+    static void widen_integers(const std::byte* from, std::size_t n, std::size_t step,
+                               long double* to) {
+        for (std::size_t i = 0; i < n; ++i) {
+            T exact{};
+            std::memcpy(&exact, from + i * sizeof(T), sizeof(T));
+            to[i * step] = static_cast<long double>(exact);
+        }
+    }
     /// @return whether they differ
-    bool add_numbers(double x, double y) {
+    bool add_numbers(long double x, long double y) {
         auto const d = std::abs(x - y);
         if (std::isfinite(x) && std::isfinite(y)) {
             first += x * x;

@@ -8,6 +8,7 @@
 #include <cairn/catalog/verify.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/chunk_order.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/storage/checkpoint_reader.hpp>
@@ -25,6 +26,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,7 +41,7 @@ inline cairn::metadata read_metadata(
     const std::optional<cairn::dequantise_options>& dequantise = std::nullopt) {
     auto const read = [&](auto reader) {
         reader.reset(checkpoint);
-        return reader.read_metadata();
+        return naming_dead_links(checkpoint, [&] { return reader.read_metadata(); });
     };
     if (dequantise) return read(cairn::dequantising_reader(store_of(checkpoint), *dequantise));
     return read(cairn::checkpoint_reader(store_of(checkpoint)));
@@ -77,6 +79,17 @@ inline std::string time_text(std::int64_t milliseconds) {
     return out.str();
 }
 
+/// @throws error errc::unsupported for a tensor that @ref cairn::repetition tells of
+inline void check_repetition(const cairn::metadata& m, const std::string& fqn,
+                             const cairn::tensor_metadata& t) {
+    if (auto const found = cairn::repetition(m, t); !found.empty())
+        throw cairn::error(cairn::errc::unsupported,
+                           {.fqn = fqn,
+                            .file = t.chunks.file(0),
+                            .expected = "at most 64 times the bytes that are stored, and 1 MiB",
+                            .found = found});
+}
+
 /// One tensor's box in host memory, row-major.
 struct loaded_box {
     std::vector<std::byte> bytes{};
@@ -85,12 +98,26 @@ struct loaded_box {
 
 /// A checkpoint that is read in pieces: its metadata is read once, not with each piece. Each call
 /// opens the files that it needs, so small pieces should be requested together.
+///
+/// PyTorch saves again under the same names, so that parts of two saves could be read as one. All
+/// readers compare the versions of files that a store tells cheaply, and `check_unchanged` that of
+/// `.metadata`, which is written last.
 class opened {
 public:
     explicit opened(std::string checkpoint)
         : path_(std::move(checkpoint)), reader_(store_of(path_)) {
+        metadata_name_ = ".metadata";
+        auto within = path_;
+        if (is_file(path_)) std::tie(within, metadata_name_) = directory_and_name(path_);
+        place_.emplace(store_of(path_).at(within));
+        metadata_version_ = version_of(metadata_name_);
         reader_.reset(path_);
-        meta_ = reader_.read_metadata();
+        meta_ = naming_dead_links(path_, [&] { return reader_.read_metadata(); });
+        if (!is_replaceable()) metadata_version_.clear();
+        if (is_replaceable() && !is_url(path_))
+            for (auto const& [name, size] : meta_.file_sizes)
+                if (auto version = version_of(name); !version.empty())
+                    meta_.file_versions[name] = std::move(version);
         // A file of torch.save has one checksum for all of a storage: it is compared once, not with
         // each piece.
         cairn::storage_setup setup;
@@ -99,6 +126,17 @@ public:
     }
     const std::string& path() const { return path_; }
     const cairn::metadata& meta() const { return meta_; }
+
+    /// @throws error errc::concurrent_save if what was read may be of two saves
+    void check_unchanged() const {
+        if (metadata_version_.empty() || version_of(metadata_name_) == metadata_version_) return;
+        auto place = *place_;
+        throw cairn::error(cairn::errc::concurrent_save,
+                           {.file = place.describe(metadata_name_),
+                            .expected = "the file that was there when the command began",
+                            .found = "another one, or none",
+                            .remedy = "run the command again when nothing writes there"});
+    }
 
     std::vector<loaded_box> boxes(const std::vector<std::pair<std::string, cairn::box>>& wanted) {
         std::vector<loaded_box> out;
@@ -144,6 +182,21 @@ private:
     void read(const cairn::load_plan& plan, const cairn::read_target& target) {
         (void)cairn::await_completion<cairn::read_result>(
             [&](auto done) { reader_.read_data(plan, target, std::move(done)); });
+        check_unchanged();
+    }
+
+    /// Whether another save may use the same names for its files.
+    bool is_replaceable() const {
+        return meta_.format == cairn::checkpoint_format::torch_dcp && meta_.save_id.empty();
+    }
+    /// Returns the version of a file; empty: there is none, or the store does not tell.
+    std::string version_of(const std::string& name) const {
+        auto place = *place_;
+        try {
+            return place.open(name).tag().text;
+        } catch (const cairn::error&) {  // a reader says why
+            return {};
+        }
     }
 
     const cairn::chunk_order& order_of(const std::string& fqn, const cairn::tensor_metadata& t) {
@@ -151,6 +204,8 @@ private:
     }
 
     std::string path_;
+    std::optional<cairn::any_store> place_{};
+    std::string metadata_name_{}, metadata_version_{};  ///< No version: it is not compared.
     cairn::checkpoint_reader reader_;
     cairn::metadata meta_;
     std::map<std::string, cairn::chunk_order> orders_{};  ///< Of tensors that were read.

@@ -36,7 +36,18 @@ struct stored_statistics {
     std::string fqn{};
     tensor_statistics found{};
     std::string problem{};  ///< Why not all of it could be read; then `found` says nothing.
+    /// Elements that no chunk has, as where a rank's file was left out: `found` is of the others.
+    std::int64_t missing = 0;
+
+    bool is_whole() const { return problem.empty() && missing == 0; }
+    bool is_finite() const { return problem.empty() && found.finite() == found.elements; }
 };
+
+/// Returns which elements are stored, for tensors that are not whole.
+inline std::string stored_part(const stored_statistics& s, const cairn::tensor_metadata& t) {
+    auto const all = t.shape.product();
+    return std::to_string(all - s.missing) + " of " + std::to_string(all) + " elements are stored";
+}
 
 /// Returns a number with six digits; integers with all of theirs.
 inline std::string table_number(const element_value& v) {
@@ -62,6 +73,7 @@ public:
                 tensors_.push_back(t);
                 results_.push_back({.fqn = fqn});
                 results_.back().found.bins.most_bins = most_bins;
+                results_.back().missing = t->shape.product();
                 add_pieces(*t);
             }
         order_.resize(pieces_.size());
@@ -97,6 +109,7 @@ public:
             work();
         }
         if (failure_) std::rethrow_exception(failure_);
+        from_.check_unchanged();
         for (auto const& p : pieces_) {
             auto& r = results_[p.tensor];
             r.found.merge(p.found);
@@ -125,12 +138,13 @@ private:
         auto const& chunks = tensors_[p.tensor]->chunks;
         return {chunks.file(p.chunk), chunks.row_of(p.chunk).offset, p.begin};
     }
-    /// @param t  The last of `tensors_`.
+    /// @param t  The last of `tensors_`, whose result is the last.
     void add_pieces(const cairn::tensor_metadata& t) {
         auto const size = static_cast<std::int64_t>(cairn::size_of(t.type));
         for (std::size_t c = 0; c < t.chunks.size(); ++c) {
             std::int64_t elements = 1;
             for (auto const n : t.chunks.lengths(c)) elements *= n;
+            results_.back().missing -= elements;
             bool const divisible = is_divisible(t, c);
             auto const together = divisible ? static_cast<std::int64_t>(piece_bytes) / size
                                             : std::max(std::int64_t{1}, elements);
@@ -282,6 +296,7 @@ private:
     /// view of one element may be of any shape.
     void check_size(const piece& p) const {
         auto const& t = *tensors_[p.tensor];
+        check_repetition(from_.meta(), results_[p.tensor].fqn, t);
         auto const& row = t.chunks.row_of(p.chunk);
         auto const& sizes = from_.meta().file_sizes;
         auto const file = sizes.find(t.chunks.file(p.chunk));

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -107,7 +109,7 @@ private:
             std::string(cairn::name_of(a.type)) + ' ' + to_string(a.shape) + ", " +
             std::to_string(change.bytes) + " of " +
             std::to_string(static_cast<std::uint64_t>(a.shape.product()) * cairn::size_of(a.type)) +
-            " bytes differ, largest difference " + number(change.largest);
+            " bytes differ, largest difference " + number(change.largest_change());
     }
 
     opened& a_;
@@ -136,50 +138,64 @@ void print_changes(const std::map<std::string, tensor_change>& all, const cairn:
         auto const &x = *a.tensor(fqn), &y = *b.tensor(fqn);
         std::string types(cairn::name_of(x.type));
         if (x.type != y.type) types += " " + std::string(cairn::name_of(y.type));
-        out.add({cairn::terminal_text(fqn), types, to_string(x.shape), short_number(c.largest),
-                 short_number(c.relative()),
+        out.add({cairn::terminal_text(fqn), types, to_string(x.shape),
+                 short_number(c.largest_change()), short_number(c.relative()),
                  std::to_string(c.changed) + " of " + std::to_string(c.elements)});
     }
     out.print();
+}
+
+/// Returns why an entry cannot be compared; empty if it can.
+std::string why_not_compared(const cairn::metadata& m, const std::string& fqn) {
+    auto const other = m.unsupported.find(fqn);
+    if (other != m.unsupported.end()) return "dtype " + cairn::terminal_text(other->second.type);
+    auto const* t = m.tensor(fqn);
+    return t == nullptr ? std::string() : repetition(m, *t);
 }
 
 }  // namespace
 
 int diff(const std::string& pa, const std::string& pb, bool stats) {
     opened a(pa), b(pb);
-    for (auto const* one : {&a, &b})
-        check_stored_bytes(one->meta(), [](std::string_view) { return true; });
+    std::set<std::string> names;
+    for (auto const* one : {&a, &b}) {
+        auto const& m = one->meta();
+        check_stored_bytes(m, [&](std::string_view fqn) {
+            auto const* t = m.tensor(fqn);
+            return t != nullptr && repetition(m, *t).empty();
+        });
+        for (auto const& [fqn, entry] : m.entries) names.insert(fqn);
+        for (auto const& [fqn, t] : m.unsupported) names.insert(fqn);
+    }
     comparison c(a, b, stats);
-    std::size_t in_both = 0;
-    for (auto const& [fqn, entry] : a.meta().entries) {
-        auto const other = b.meta().entries.find(fqn);
-        if (other == b.meta().entries.end()) {
-            c.findings()[fqn] = "only in " + pa;
+    for (auto const& fqn : names) {
+        auto const in = [&](const cairn::metadata& m) {
+            return m.entries.contains(fqn) || m.unsupported.contains(fqn);
+        };
+        if (!in(a.meta()) || !in(b.meta())) {
+            c.findings()[fqn] = "only in " + (in(a.meta()) ? pa : pb);
             continue;
         }
-        ++in_both;
-        if (entry.index() != other->second.index())
+        auto why = why_not_compared(a.meta(), fqn);
+        if (why.empty()) why = why_not_compared(b.meta(), fqn);
+        bool const is_tensor = a.meta().tensor(fqn) != nullptr;
+        if (!why.empty())
+            c.findings()[fqn] = "not compared: " + why;
+        else if (is_tensor != (b.meta().tensor(fqn) != nullptr))
             c.findings()[fqn] = "a tensor in one, a value in the other";
-        else if (std::holds_alternative<cairn::tensor_metadata>(entry))
+        else if (is_tensor)
             c.tensor(fqn);
         else
             c.value(fqn);
     }
     c.finish();
-    for (auto const* one : {&a, &b})
-        for (auto const& [fqn, t] : one->meta().unsupported)
-            c.findings()[fqn] = "not compared: dtype " + cairn::terminal_text(t.type);
-    for (auto const& [fqn, entry] : b.meta().entries)
-        if (a.meta().entries.find(fqn) == a.meta().entries.end())
-            c.findings()[fqn] = "only in " + pb;
     for (auto const& [fqn, what] : c.findings())
         std::cout << cairn::terminal_text(fqn) << ": " << what << '\n';
     if (stats) print_changes(c.changes(), a.meta(), b.meta());
-    auto const all = a.meta().entries.size() + b.meta().entries.size() - in_both;
     if (c.findings().empty())
-        std::cout << "equal: " << all << " entries\n";
+        std::cout << "equal: " << names.size() << " entries\n";
     else
-        std::cout << c.findings().size() << " of " << all << " entries differ\n";
+        std::cout << c.findings().size() << " of " << names.size() << " entries differ\n";
     return c.findings().empty() ? fine : finding;
 }
 

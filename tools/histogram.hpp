@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,12 @@ struct histogram {
     std::vector<std::uint64_t> counts{};
 
     double width() const { return std::ldexp(1.0, exponent); }
-    /// Returns where bin i of `counts` begins, and where the one before it ends.
+    /// Returns where bin i of `counts` begins, and where the one before it ends. The least of all
+    /// doubles, where it begins still below that.
     double edge(std::size_t i) const {
-        return std::ldexp(static_cast<double>(first + static_cast<std::int64_t>(i)), exponent);
+        return std::max(
+            std::numeric_limits<double>::lowest(),
+            std::ldexp(static_cast<double>(first + static_cast<std::int64_t>(i)), exponent));
     }
 
     /// @param x          Finite elements, of any alignment.

@@ -30,6 +30,11 @@ inline std::string number(double d) {
     return s.find_first_of(".en") == std::string::npos ? s + ".0" : s;
 }
 
+/// The same for JSON that others than Python read: null for NaN and infinities.
+inline std::string strict_number(double d) {
+    return std::isfinite(d) ? number(d) : "null";
+}
+
 /// Appends a plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size
 /// in full (as {"int": "0x…"} from 4300 digits on), values that cairn does not know as {"opaque":
 /// what it is, "size": of the stored item}. It appends, because copies of deeply nested values

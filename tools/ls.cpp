@@ -3,6 +3,7 @@
 #include "json.hpp"
 #include "mapping.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,15 +11,41 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tool {
 
 using cairn::terminal_text;
 
+namespace {
+
+/// Whether a place without `.metadata` is a model itself, as Hugging Face's libraries name its
+/// files, whatever is below: they also write checkpoints there.
+bool has_model(cairn::any_store& place) {
+    std::vector<cairn::object_info> all;
+    try {
+        all = place.list();
+    } catch (const cairn::error&) {  // there is no such place, or the store cannot list any
+    }
+    return std::any_of(all.begin(), all.end(), [](const cairn::object_info& info) {
+        std::string_view const n = info.name;
+        return n.find('/') == n.npos &&
+               (n.ends_with("model.safetensors") || n.ends_with(".safetensors.index.json") ||
+                n.ends_with(".bin.index.json"));
+    });
+}
+/// Whether a place may be a directory of checkpoints.
+bool may_be_many(const std::string& named) {
+    if (is_url(named) ? is_file(named) : !std::filesystem::is_directory(named)) return false;
+    auto place = store_of(named).at(named);
+    return place.tag(".metadata").text.empty() && !has_model(place);
+}
+
+}  // namespace
+
 int ls(const std::string& checkpoint, bool as_json, const std::string& map) {
-    bool const may_be_many =
-        is_url(checkpoint) ? !is_file(checkpoint) : std::filesystem::is_directory(checkpoint);
-    if (may_be_many && store_of(checkpoint).at(checkpoint).tag(".metadata").text.empty())
+    if (map.empty() && may_be_many(checkpoint))
         if (auto const code = list_directory(checkpoint, as_json); code != could_not_run)
             return code;
     auto const m = map.empty() ? read_metadata(checkpoint) : mapped_of(checkpoint, map);

@@ -30,7 +30,7 @@ inline void print_json(const cairn::listed_checkpoint& c) {
                   << ", \"metrics\": {";
         bool first = true;
         for (auto const& [name, value] : c.record->metrics) {
-            std::cout << (first ? "" : ", ") << json_string(name) << ": " << number(value);
+            std::cout << (first ? "" : ", ") << json_string(name) << ": " << strict_number(value);
             first = false;
         }
         std::cout << "}";

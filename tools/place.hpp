@@ -2,6 +2,7 @@
 #ifndef CAIRN_TOOLS_PLACE_HPP
 #define CAIRN_TOOLS_PLACE_HPP
 
+#include <cairn/error.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/file.hpp>
 #ifdef CAIRN_TOOL_URLS
@@ -10,6 +11,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace tool {
@@ -53,6 +55,36 @@ inline bool is_file(const std::string& named) {
     if (name.empty() || within.ends_with('/')) return false;  // a bucket, or a host
     auto place = store_of(named).at(within);
     return !place.tag(name).text.empty();
+}
+
+/// Returns the result of `read()`, which reads metadata. Files that stores do not list are named if
+/// there is none: snapshots in Hugging Face's cache are links, which lead nowhere once it was
+/// emptied.
+/// @throws error errc::missing_file for such a link
+template <class F>
+auto naming_dead_links(const std::string& checkpoint, F read) {
+    namespace fs = std::filesystem;
+    try {
+        return read();
+    } catch (const cairn::error& e) {
+        if (e.code() != make_error_code(cairn::errc::not_found) || is_url(checkpoint)) throw;
+        std::error_code why;
+        for (fs::directory_iterator at(checkpoint, why), end; !why && at != end;
+             at.increment(why)) {
+            auto const name = at->path().filename().string();
+            bool const is_known = name == ".metadata" || name.ends_with(".safetensors") ||
+                                  name.ends_with(".bin") || name.ends_with(".index.json");
+            std::error_code ignored;
+            if (!is_known || !at->is_symlink(ignored) || at->exists(ignored)) continue;
+            throw cairn::error(
+                cairn::errc::missing_file,
+                {.file = at->path().string(),
+                 .expected = "the file that this link leads to",
+                 .found = "nothing at '" + fs::read_symlink(at->path(), ignored).string() + "'",
+                 .remedy = "download it again, or put it back"});
+        }
+        throw;
+    }
 }
 
 }  // namespace tool

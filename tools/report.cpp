@@ -13,16 +13,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 namespace tool {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Tells a page from other files: no other one is replaced.
+constexpr std::string_view page_begin = "<!doctype html>\n<html lang=en>";
 
 std::string format_text(const cairn::metadata& m) {
     switch (m.format) {
@@ -43,19 +49,20 @@ void append_fact(std::string& out, const std::string& name, const std::string& v
 
 void append_head(std::string& out, const std::string& checkpoint, const cairn::metadata& m,
                  const page::content& c) {
-    auto const path = fs::absolute(checkpoint).lexically_normal();
+    fs::path const path(is_url(checkpoint) ? checkpoint
+                                           : fs::absolute(checkpoint).lexically_normal().string());
     auto const name = path.has_filename() ? path.filename() : path.parent_path().filename();
     auto const title = page::shown_name(name.string());
     std::uint64_t stored = 0;
     for (auto const& [file, s] : c.files) page::add(stored, s.bytes);
     // Nothing is loaded or run, whatever a name contains.
-    out +=
-        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-        "style-src 'unsafe-inline'\">"
-        "<meta name=viewport content=\"width=device-width,initial-scale=1\"><title>" +
-        title + "</title><style>" + page::style + "</style></head><body><header><h1>" + title +
-        "</h1><p class=s>" + format_text(m) + "</p></header><dl class=facts>";
+    out += std::string(page_begin) +
+           "<head><meta charset=utf-8>"
+           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+           "style-src 'unsafe-inline'\">"
+           "<meta name=viewport content=\"width=device-width,initial-scale=1\"><title>" +
+           title + "</title><style>" + page::style + "</style></head><body><header><h1>" + title +
+           "</h1><p class=s>" + format_text(m) + "</p></header><dl class=facts>";
     append_fact(out, "Bytes", page::short_bytes(static_cast<double>(c.bytes)));
     append_fact(out, "In files", page::short_bytes(static_cast<double>(stored)));
     append_fact(out, "Elements", page::short_count(c.elements));
@@ -78,6 +85,15 @@ void append_head(std::string& out, const std::string& checkpoint, const cairn::m
            page::shown_name(m.unsupported.begin()->first) + "</span> (" +
            page::shown_name(m.unsupported.begin()->second.type) + ")" +
            (m.unsupported.size() > 1 ? ", …" : "") + "</p>";
+}
+
+/// Whether a file is a page, or empty.
+bool may_replace(const fs::path& file) {
+    if (std::error_code why; fs::file_size(file, why) == 0 && !why) return true;
+    std::string begin(page_begin.size(), '\0');
+    return std::ifstream(file, std::ios::binary)
+               .read(begin.data(), static_cast<std::streamsize>(begin.size())) &&
+           begin == page_begin;
 }
 
 /// @throws error errc::invalid_argument where the page must not be written
@@ -103,12 +119,15 @@ void check_output(const report_options& options, const cairn::metadata& m) {
     bool own = is(checkpoint) || is(place / ".metadata");
     for (auto const& [file, size] : m.file_sizes) own = own || is(place / file);
     if (own) refuse("a file of the checkpoint");
+    // Files that no metadata names belong to a checkpoint too: an index, a config, an intent.
+    if (!may_replace(at)) refuse("a file that is no page");
 }
 
 }  // namespace
 
 int report(const report_options& options) {
-    auto const m = read_metadata(options.checkpoint);
+    opened const from(options.checkpoint);
+    auto const& m = from.meta();
     check_output(options, m);
     auto const c = page::content_of(m);
     std::string out;
@@ -123,14 +142,9 @@ int report(const report_options& options) {
         page::append_timeline(out, page::trace_reader(options.trace), options.checkpoint);
     bool whole = true;
     if (options.stats) {
-        opened const from(options.checkpoint);
         auto const all = statistics_pass(from, page::drawn_bins).run();
-        // Another save may have replaced the checkpoint.
-        if (from.meta() != m)
-            throw cairn::error(cairn::errc::concurrent_save,
-                               {.file = options.checkpoint, .remedy = "run the command again"});
-        page::append_statistics(out, c, all);
-        whole = std::all_of(all.begin(), all.end(), page::is_finite);
+        page::append_statistics(out, c, all, m.unsupported.size());
+        whole = m.unsupported.empty() && std::all_of(all.begin(), all.end(), page::is_all_finite);
     }
     if (options.verify) {
         auto const r = verified(options.checkpoint);

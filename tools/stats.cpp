@@ -82,6 +82,7 @@ void print_table(const cairn::metadata& m, const std::vector<stored_statistics>&
                   any ? short_number(s.mean) : "-", any ? short_number(s.deviation()) : "-",
                   std::to_string(s.zeros), std::to_string(s.nans), std::to_string(s.infs)})
                 line.push_back(v);
+            if (!one.is_whole()) line.push_back(stored_part(one, t));
         }
         out.add(std::move(line));
     }
@@ -100,24 +101,32 @@ int stats(const std::string& checkpoint, bool as_json, std::size_t most_bins) {
         print_json(from.meta(), all);
     else
         print_table(from.meta(), all);
-    std::size_t unread = 0, not_finite = 0;
+    auto const& m = from.meta();
+    std::size_t unread = m.unsupported.size(), partial = 0, not_finite = 0;
     std::uint64_t elements = 0;
     for (auto const& one : all) {
-        unread += one.problem.empty() ? 0 : 1;
-        not_finite += one.problem.empty() && one.found.finite() != one.found.elements ? 1 : 0;
-        elements += one.problem.empty() ? one.found.elements : 0;
+        bool const is_read = one.problem.empty();
+        unread += is_read ? 0 : 1;
+        partial += is_read && !one.is_whole() ? 1 : 0;
+        not_finite += is_read && !one.is_finite() ? 1 : 0;
+        elements += is_read ? one.found.elements : 0;
     }
+    bool const whole = unread + partial == 0;
     if (!as_json) {
-        std::cout << all.size() << (all.size() == 1 ? " tensor, " : " tensors, ") << elements
-                  << (elements == 1 ? " element" : " elements");
         auto const of = [](std::size_t n) {
             return std::to_string(n) + (n == 1 ? " tensor" : " tensors");
         };
+        std::cout << of(all.size() + m.unsupported.size()) << ", " << elements
+                  << (elements == 1 ? " element" : " elements");
         if (unread != 0) std::cout << "; could not read " << of(unread);
-        std::cout << (not_finite == 0 ? "; all finite" : "; NaN or Inf in " + of(not_finite))
-                  << '\n';
+        if (partial != 0) std::cout << "; not all elements are stored of " << of(partial);
+        if (not_finite != 0)
+            std::cout << "; NaN or Inf in " << of(not_finite);
+        else if (whole)
+            std::cout << "; all finite";
+        std::cout << '\n';
     }
-    return unread != 0 ? could_not_run : not_finite != 0 ? finding : fine;
+    return !whole ? could_not_run : not_finite != 0 ? finding : fine;
 }
 
 }  // namespace tool

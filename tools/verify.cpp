@@ -11,7 +11,8 @@ cairn::verify_report verified(const std::string& checkpoint) {
         auto const [within, name] = directory_and_name(checkpoint);
         return cairn::verify(store_of(checkpoint).at(within), {}, name);
     }
-    return cairn::verify(store_of(checkpoint).at(checkpoint));
+    return naming_dead_links(checkpoint,
+                             [&] { return cairn::verify(store_of(checkpoint).at(checkpoint)); });
 }
 
 int verify(const std::string& checkpoint) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What verify says of a checkpoint.
+#include "format/torch_save_file.hpp"
 #include "support/error_codes.hpp"
 
 #include <cairn/catalog/verify.hpp>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -126,6 +128,35 @@ BOOST_AUTO_TEST_CASE(a_file_of_safetensors_is_read_whole) {
     auto const cut = verified("model.safetensors", file.size() - 1);
     BOOST_TEST(!cut.whole());
     BOOST_TEST(cut.damaged);
+}
+
+/// As `torch.zeros(1).expand(2**44)`.
+BOOST_AUTO_TEST_CASE(a_tensor_that_repeats_a_stored_element_is_not_read_for_years) {
+    constexpr std::int64_t count = std::int64_t{1} << 44;
+    torch_save_file::pickled p;
+    p.begin_dict();
+    p.key("wide");
+    p.tensor("0", 1, 0, {count}, {0});
+    p.key("w");
+    p.tensor("1", 2, 0, {2}, {1});
+    p.end_dict();
+    auto file = p.zip({{"0", std::string(4, '\1')}, {"1", std::string(8, '\1')}});
+    cairn::memory_store place;
+    auto const verified = [&] {
+        place.publish("m.pt", std::as_bytes(std::span(file.data(), file.size())), std::nullopt);
+        auto const end_soon = [](std::uint64_t bytes) {
+            if (bytes > std::uint64_t{16} << 20) throw std::runtime_error("it is read for years");
+        };
+        return cairn::verify(place, end_soon, "m.pt");
+    };
+    auto const r = verified();
+    BOOST_TEST(r.whole());
+    BOOST_TEST(r.bytes == 4u + 8u);
+    BOOST_REQUIRE(r.unverified.size() == 1u);
+    BOOST_TEST(r.unverified[0].find("'wide': its 70368744177664 bytes repeat 4 stored ones") == 0u,
+               r.unverified[0]);
+    file[file.find(std::string(4, '\1'))] ^= 2;
+    BOOST_TEST(verified().damaged);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

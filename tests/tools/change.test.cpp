@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -35,7 +36,7 @@ BOOST_AUTO_TEST_CASE(a_change_is_told_by_its_largest_and_its_norm) {
     auto const c = change_of(a, std::vector<float>{3, -4, 1, -2});
     BOOST_TEST(c.elements == 4u);
     BOOST_TEST(c.changed == 2u);
-    BOOST_TEST(c.largest == 2);
+    BOOST_TEST(c.largest_change() == 2);
     BOOST_TEST(c.relative() == std::sqrt(5.0) / 5, boost::test_tools::tolerance(1e-12));
     BOOST_TEST(change_of(a, a).changed == 0u);
     BOOST_TEST(change_of(a, a).relative() == 0);
@@ -45,7 +46,7 @@ BOOST_AUTO_TEST_CASE(elements_of_two_dtypes_are_compared_by_value) {
     std::vector<float> const a{1, 0.5f, 2};
     auto const c = change_of(a, std::vector<double>{1, 0.5, 2.25});
     BOOST_TEST(c.changed == 1u);
-    BOOST_TEST(c.largest == 0.25);
+    BOOST_TEST(c.largest_change() == 0.25);
     BOOST_TEST(change_of(std::vector<std::int32_t>{1, 2}, std::vector<float>{1, 2}).changed == 0u);
 }
 
@@ -55,16 +56,41 @@ BOOST_AUTO_TEST_CASE(a_change_that_a_double_does_not_hold_is_counted) {
         change_of(std::vector<std::int64_t>{large, 5}, std::vector<std::int64_t>{large + 1, 5});
     BOOST_TEST(c.changed == 1u);
     BOOST_TEST(c.bytes == 1u);
+    BOOST_TEST(c.largest_change() == 1);
+    BOOST_TEST(c.relative() == std::ldexp(1.0, -60), boost::test_tools::tolerance(1e-12));
+    auto const half = std::uint64_t{1} << 63;
+    BOOST_TEST(change_of(std::vector{half}, std::vector{half + 1}).largest_change() == 1);
+    std::vector<std::int64_t> const odd{(std::int64_t{1} << 53) + 1};
+    for (auto const& of_two : {change_of(odd, std::vector<double>{0x1p53}),
+                               change_of(std::vector<std::complex<double>>{0x1p53}, odd)}) {
+        BOOST_TEST(of_two.changed == 1u);
+        BOOST_TEST(of_two.largest_change() == 1);
+    }
+    // Other bytes, the same value.
+    BOOST_TEST(change_of(std::vector<float>{0.f}, std::vector<float>{-0.f}).changed == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(a_change_whose_square_a_double_does_not_hold_has_a_norm) {
+    auto const relative = [](double a, double b) {
+        return change_of(std::vector{a}, std::vector{b}).relative();
+    };
+    BOOST_TEST(relative(1e200, 2e200) == 1, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(relative(1e-200, 3e-200) == 2, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(relative(1.7e308, -1.7e308) == 2, boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(std::isinf(
+        change_of(std::vector<double>{1.7e308}, std::vector<double>{-1.7e308}).largest_change()));
+    BOOST_TEST(std::isinf(relative(0, 1)));
 }
 
 BOOST_AUTO_TEST_CASE(what_became_nan_has_changed_without_limit) {
     std::vector<double> const a{NAN, 1, INFINITY, 2};
     auto const same = change_of(a, a);
     BOOST_TEST(same.changed == 0u);
-    BOOST_TEST(same.largest == 0);
+    BOOST_TEST(same.largest_change() == 0);
     auto const c = change_of(a, std::vector<double>{NAN, NAN, INFINITY, 3});
     BOOST_TEST(c.changed == 2u);
-    BOOST_TEST(std::isinf(c.largest));
+    BOOST_TEST(std::isinf(c.largest_change()));
+    BOOST_TEST(std::isinf(c.relative()));
     BOOST_TEST(c.difference == 1);
 }
 

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import zipfile
 from program import FIXTURES, GOLDEN, cairn, check, end, one_sentence, said
 
@@ -45,6 +46,111 @@ def safetensors(tmp):
           one_sentence(r) and b"hf/model.safetensors" in r.stderr, said(r))
 
 
+def model_and_checkpoints(tmp):
+    """What a trainer writes: a model, and checkpoints below."""
+    mix = tmp / "mix"
+    shutil.copytree(GOLDEN / "one_rank", mix / "step_1")
+    listing = cairn("ls", mix)
+    check("ls: a directory of checkpoints", listing.returncode == 0 and
+          listing.stdout.startswith(b"step_1  "), said(listing))
+    links = tmp / "links"
+    links.mkdir()
+    (links / "model.safetensors").symlink_to("../blobs/1234")
+    for command in "ls", "verify", "stats":
+        r = cairn(command, links)
+        check(f"{command}: a link that leads nowhere is named", r.returncode == 2 and
+              one_sentence(r) and b"links/model.safetensors" in r.stderr and
+              b"nothing at '../blobs/1234'" in r.stderr, said(r))
+    for args in (mix,), (mix, "--json"):
+        r = cairn("ls", *args, "--map", tmp / "nowhere.map")
+        check("ls: a mapping that is not there, of a directory of checkpoints",
+              r.returncode == 2 and one_sentence(r) and b"nowhere.map" in r.stderr, said(r))
+    shutil.copy(GOLDEN / "formats/safetensors/numpy/model.safetensors", mix / "export.safetensors")
+    check("ls: checkpoints beside an export", cairn("ls", mix).stdout == listing.stdout)
+    (mix / "export.safetensors").rename(mix / "model.safetensors")
+    r = cairn("ls", mix)
+    check("ls: a model with checkpoints below", r.returncode == 0 and b"u16  uint16" in r.stdout,
+          said(r))
+
+
+def write_torch_save(path, tensors):
+    """By name: dtype, shape, strides and the bytes; a shape of None: a quantised tensor."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    made = {}
+    for name in "_rebuild_tensor_v2", "_rebuild_qtensor":
+        made[name] = type(name, (), {"__module__": "torch._utils", "__qualname__": name})
+        setattr(utils, name, made[name])
+    for name in "FloatStorage", "QInt8Storage", "per_tensor_affine":
+        made[name] = type(name, (), {"__module__": "torch", "__qualname__": name})
+        setattr(torch, name, made[name])
+
+    class tensor:
+        def __init__(self, key, shape, strides, data):
+            self.key, self.shape, self.strides, self.data = key, shape, strides, data
+
+    class pickler(pickle.Pickler):
+        def reducer_override(self, x):
+            if not isinstance(x, tensor):
+                return NotImplemented
+            quantised = x.shape is None
+            kind = made["QInt8Storage" if quantised else "FloatStorage"]
+            storage = (kind, x.key, len(x.data) // (1 if quantised else 4))
+            if quantised:
+                return made["_rebuild_qtensor"], (
+                    storage, 0, (len(x.data),), (1,), (made["per_tensor_affine"], 0.5, 0), False,
+                    {})
+            return made["_rebuild_tensor_v2"], (storage, 0, x.shape, x.strides, False, {})
+
+        def persistent_id(self, x):
+            if isinstance(x, tuple) and x and x[0] in (made["FloatStorage"], made["QInt8Storage"]):
+                return ("storage", x[0], x[1], "cpu", x[2])
+            return None
+
+    state = {name: tensor(str(i), *of) for i, (name, of) in enumerate(tensors.items())}
+    text = io.BytesIO()
+    before = {name: sys.modules.get(name) for name in ("torch", "torch._utils")}
+    sys.modules.update({"torch": torch, "torch._utils": utils})
+    pickler(text, protocol=2).dump(state)
+    for name, module in before.items():
+        sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("m/data.pkl", text.getvalue())
+        z.writestr("m/byteorder", "little")
+        for t in state.values():
+            z.writestr(f"m/data/{t.key}", t.data)
+        z.writestr("m/version", "3\n")
+
+
+def not_compared(tmp):
+    one = struct.pack("<f", 1)
+    write_torch_save(tmp / "a.pt", {"x": ((1 << 44,), (0,), one), "w": ((1,), (1,), one),
+                                    "q": (None, None, b"\1\2")})
+    write_torch_save(tmp / "b.pt", {"x": ((1 << 44,), (0,), one), "w": ((1,), (1,), one),
+                                    "q": ((1,), (1,), one)})
+    write_torch_save(tmp / "c.pt", {"w": ((1,), (1,), struct.pack("<f", 2))})
+    repeated = b"x: not compared: its 70368744177664 bytes repeat 4 stored ones\n"
+    code = b"q: not compared: dtype "
+    for a, b in ("a", "a"), ("a", "b"), ("b", "a"):
+        r = cairn("diff", tmp / f"{a}.pt", tmp / f"{b}.pt")
+        check(f"diff {a} {b}: what is not compared is named", r.returncode == 1 and
+              repeated in r.stdout and code in r.stdout and
+              r.stdout.endswith(b"\n2 of 3 entries differ\n"), said(r))
+    r = cairn("diff", tmp / "a.pt", tmp / "c.pt")
+    check("diff: names of one alone, whatever they are", r.returncode == 1 and
+          b"q: only in " in r.stdout and b"x: only in " in r.stdout and
+          r.stdout.endswith(b"\n3 of 3 entries differ\n"), said(r))
+    r = cairn("cat", tmp / "a.pt", "x", "--raw")
+    check("cat: a tensor that repeats what is stored is unsupported", r.returncode == 2 and
+          one_sentence(r) and b"repeat 4 stored ones" in r.stderr and not r.stdout, said(r))
+    r = cairn("verify", tmp / "b.pt")
+    check("verify: it is not read for years", r.returncode == 0 and
+          b"not checked: 'x': its 70368744177664 bytes repeat 4 stored ones" in r.stdout, said(r))
+    r = cairn("stats", tmp / "a.pt")
+    check("stats: it could not be read", r.returncode == 2 and
+          b"repeat 4 stored ones" in r.stdout and b"malformed" not in r.stdout and
+          b"; could not read 2 tensors\n" in r.stdout, said(r))
+
+
 def several_files(tmp):
     hub = tmp / "hub"
     hub.mkdir()
@@ -55,6 +161,12 @@ def several_files(tmp):
           b"one of the 2 files of a model" in r.stderr, said(r))
     (hub / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"u16": shard}}))
     (hub / "config.json").write_text("{}")
+    for damaged in "{", '{"weight_map": {"a": 5}}':
+        (tmp / "odd").mkdir(exist_ok=True)
+        (tmp / "odd/pytorch_model.bin.index.json").write_text(damaged)
+        r = cairn("ls", tmp / "odd")
+        check("ls: names an index that is none", r.returncode == 2 and one_sentence(r) and
+              b"odd/pytorch_model.bin.index.json" in r.stderr, said(r))
     r = cairn("convert", hub, tmp / "of hub", "--to", "safetensors")
     check("convert: several files of torch.save", r.returncode == 0 and
           sorted(p.name for p in (tmp / "of hub").iterdir()) ==
@@ -249,6 +361,8 @@ def tied(tmp):
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
+        model_and_checkpoints(pathlib.Path(d))
+        not_compared(pathlib.Path(d))
         several_files(pathlib.Path(d))
         verifications(pathlib.Path(d))
         conversions(pathlib.Path(d))

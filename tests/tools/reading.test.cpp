@@ -7,6 +7,7 @@
 #include "descriptor_limit.hpp"
 #include "format/torch_save_file.hpp"
 #include "patterns.hpp"
+#include "support/error_codes.hpp"
 #include "support/scratch.hpp"
 
 #include <cairn/cairn.hpp>
@@ -23,6 +24,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -142,6 +144,67 @@ BOOST_AUTO_TEST_CASE(statistics_read_a_storage_twice_however_many_tensors_share_
     BOOST_TEST(found.size() == 16u);
     for (auto const& f : found) BOOST_TEST(f.problem == "");
     BOOST_TEST(bytes_read() - before < 3 * storage.size());
+}
+
+BOOST_AUTO_TEST_CASE(statistics_say_which_elements_they_lack) {
+    tool::opened const part(std::string(CAIRN_GOLDEN) + "/one_rank");
+    auto const found = tool::statistics_pass(part).run(1);
+    auto const w = std::find_if(found.begin(), found.end(), [](auto& x) { return x.fqn == "w"; });
+    BOOST_REQUIRE((w != found.end()));
+    BOOST_TEST(w->problem == "");
+    BOOST_TEST(!w->is_whole());
+    BOOST_TEST(w->is_finite());
+    BOOST_TEST(tool::stored_part(*w, *part.meta().tensor("w")) == "6 of 12 elements are stored");
+    for (auto const& other : found) BOOST_TEST((other.is_whole() || other.fqn == "w"));
+}
+
+/// As `torch.zeros(1).expand(2**44)`.
+BOOST_AUTO_TEST_CASE(statistics_of_a_tensor_that_repeats_a_stored_element_say_so) {
+    support::scratch s;
+    auto const id = (s.dir / "m.pt").string();
+    torch_save_file::pickled p;
+    p.begin_dict();
+    p.key("w");
+    p.tensor("0", 1, 0, {1}, {1});
+    p.key("wide");
+    p.tensor("0", 1, 0, {std::int64_t{1} << 44}, {0});
+    p.end_dict();
+    std::ofstream(id, std::ios::binary) << p.zip({{"0", std::string(4, '\0')}});
+    tool::opened const from(id);
+    auto const found = tool::statistics_pass(from).run(1);
+    BOOST_REQUIRE(found.size() == 2u);
+    BOOST_TEST(found[0].problem == "");
+    BOOST_TEST(found[1].problem.find("bytes repeat 4 stored ones") != std::string::npos);
+    BOOST_TEST(found[1].problem.find("malformed") == std::string::npos);
+}
+
+/// PyTorch has no ids of saves.
+BOOST_AUTO_TEST_CASE(two_saves_of_pytorch_are_not_read_as_one) {
+    support::scratch s;
+    auto const golden = fs::path(CAIRN_GOLDEN) / "torch-2.14.1/meshes_4_ranks/checkpoint";
+    auto const id = s.dir / "c";
+    for (bool const is_data : {false, true}) {
+        fs::remove_all(id);
+        fs::copy(golden, id);
+        tool::opened from(id.string());
+        auto const& t = *from.meta().tensor("rows");
+        auto const all = cairn::box::whole(t.shape);
+        (void)from.boxes({{"rows", all}});
+        auto const file = id / (is_data ? t.chunks.file(0) : ".metadata");
+        fs::rename(file, s.dir / "before");
+        fs::copy(s.dir / "before", file);
+        fs::last_write_time(file, fs::last_write_time(s.dir / "before") + std::chrono::seconds(1));
+        auto const is_said = support::is(cairn::errc::concurrent_save);
+        BOOST_CHECK_EXCEPTION((void)from.boxes({{"rows", all}}), cairn::error, is_said);
+        if (is_data) {
+            auto const found = tool::statistics_pass(from).run(1);
+            BOOST_TEST(std::any_of(found.begin(), found.end(), [](auto const& x) {
+                return x.problem.find("replaced") != std::string::npos;
+            }));
+        } else {
+            BOOST_CHECK_EXCEPTION((void)tool::statistics_pass(from).run(1), cairn::error, is_said);
+        }
+    }
 }
 
 namespace {

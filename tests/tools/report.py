@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -186,6 +187,26 @@ def many(tmp):
           [bytes_of(m) for m in p.maps] == 2 * [sum(n for _, n in tensors)])
 
 
+def long_names(tmp):
+    """Of characters that HTML writes with six bytes, or UTF-8 with three."""
+    events = []
+    for rank in range(48):
+        for i in range(64):
+            events += [{"name": '"' * 150 + str(i), "ph": ph, "pid": rank, "tid": 1,
+                        "ts": 1000 * i + (ph == "E") * 900, "args": {}} for ph in "BE"]
+        both = [{"name": "save", "ph": ph, "pid": rank, "tid": 1, "ts": 70000 * (ph == "E"),
+                 "args": {"checkpoint": "x", "result": "succeeded"}} for ph in "BE"]
+        events[-128:] = both[:1] + events[-128:] + both[1:]
+    (tmp / "long.json").write_text(json.dumps(events))
+    for letter in '"', "\u202e", "\u4eba":
+        model = tmp / "long.safetensors"
+        safetensors_file(model, [(letter * 150 + f"{i:05d}", 1000) for i in range(2300)])
+        r, text, p = made(tmp / "page.html", model, "--stats", "--verify", "--trace",
+                          tmp / "long.json")
+        check(f"names of U+{ord(letter):04x}: a small page", r.returncode == 0 and
+              len(text.encode()) < 2e6 and not p.problems, (said(r), len(text.encode())))
+
+
 def trace(tmp):
     """As a cairn::trace_file writes it."""
     def event(name, ph, rank, us, **args):
@@ -247,6 +268,15 @@ def statistics(tmp):
           (said(r), words[-600:], p.problems))
 
 
+    for of, what in (("unknown_dtypes", "could not be read"),
+                     ("one_rank", "not all elements are stored of 1 tensor")):
+        r, text, p = made(tmp / "page.html", GOLDEN / of, "--stats")
+        words = re.sub(r"\s+", " ", " ".join(p.texts))
+        check(f"stats: {of} is not all finite", r.returncode == 1 and not p.problems and
+              what in words and "All finite" not in words and
+              ("6 of 12 elements are stored" in words) == (of == "one_rank"), words[-600:])
+
+
 def limited():
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
@@ -256,7 +286,7 @@ def output(tmp):
     folder = tmp / "pages"
     folder.mkdir()
     out = folder / "page.html"
-    for before in None, "what was there\n":
+    for before in None, "<!doctype html>\n<html lang=en>what was there\n":
         if before:
             out.write_text(before)
         r = cairn("report", tmp / "small", "-o", out, preexec_fn=limited)
@@ -274,6 +304,23 @@ def output(tmp):
     for target in data, tmp / "base/.metadata", "/dev/null", tmp, tmp / "none/page.html":
         r = cairn("report", tmp / "base", "-o", target)
         check(f"{target} is no page to write", r.returncode == 2 and one_sentence(r), said(r))
+    hf = tmp / "hf"
+    shutil.copytree(GOLDEN / "formats/hf/transformers_sharded", hf)
+    (hf / "config.json").write_text("{}")
+    intent = tmp / "base/.saving.0123456789abcdef0123456789abcdef"
+    intent.write_text("of a save that runs")
+    file = tmp / "trace.json"
+    file.write_text("[\n")
+    for of, target in ((hf, hf / "model.safetensors.index.json"), (hf, hf / "config.json"),
+                       (tmp / "base", intent), (tmp / "base", file)):
+        before = target.read_bytes()
+        r = cairn("report", of, "-o", target)
+        check(f"{target.name} is no page to replace", r.returncode == 2 and one_sentence(r) and
+              b"a page to replace" in r.stderr and target.read_bytes() == before, said(r))
+    intent.unlink()
+    file.write_text("")
+    check("an empty file becomes a page", cairn("report", hf, "-o", file).returncode == 0 and
+          file.stat().st_size > 1000)
     check("the checkpoint is as before", data.read_bytes() == content and
           cairn("verify", tmp / "base").returncode == 0)
     r = cairn("report", tmp / "nothing", "-o", out)
@@ -290,6 +337,7 @@ def main():
         shares(tmp)
         hostile(tmp)
         many(tmp)
+        long_names(tmp)
         trace(tmp)
         statistics(tmp)
         output(tmp)

@@ -36,6 +36,20 @@ BOOST_AUTO_TEST_CASE(a_long_text_loses_its_middle) {
     BOOST_TEST(shortened("abc", 0) == "");
 }
 
+BOOST_AUTO_TEST_CASE(a_name_is_not_long_whatever_it_is_made_of) {
+    BOOST_TEST(shown_name("model.layers.0") == "model.layers.0");
+    BOOST_TEST(shown_name(std::string(120, 'a')) == std::string(120, 'a'));
+    BOOST_TEST(shown_name(std::string(10, '"'), 17) == "&quot;…&quot;");
+    BOOST_TEST(shown_name("a", 0) == "");
+    for (std::string const letter : {"a", "\"", "\xe2\x80\xae", "\xe4\xba\xba", "\xff", "\x1b"}) {
+        std::string name;
+        for (int i = 0; i < 5000; ++i) name += letter;
+        auto const shown = shown_name(name);
+        BOOST_TEST(shown.size() <= 120u);
+        BOOST_TEST(shown.size() > 100u);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(numbers_are_short_and_finite) {
     BOOST_TEST(px(12.04) == "12");
     BOOST_TEST(px(-0.01) == "0");

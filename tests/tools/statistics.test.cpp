@@ -221,11 +221,13 @@ BOOST_AUTO_TEST_CASE(a_histogram_counts_each_finite_element_in_its_bin) {
     for (std::size_t const most_bins : {4u, 10u, 1000u}) {
         for (auto const& x :
              {std::vector<double>{0, 0, 0}, std::vector<double>{1e-310, 1, 1e300, -1e308},
-              std::vector<double>{-1e308, 1.7e308}, std::vector<double>{1e9, 1e9 + 1e-7, 1e9},
+              std::vector<double>{-1e308, 1.7e308}, std::vector<double>{-1.7e308, 1.7e308},
+              std::vector<double>{1e9, 1e9 + 1e-7, 1e9},
               std::vector<double>{5, std::nan(""), 7, INFINITY, -2},
               std::vector<double>{std::nan("")}, std::vector<double>{-1e-300, -5, -1e-20}}) {
             auto const h = statistics_of_all(x, most_bins).bins;
             BOOST_TEST(h.counts.size() <= most_bins);
+            BOOST_TEST(std::isfinite(h.edge(0)));
             std::vector<std::uint64_t> want(h.counts.size());
             for (auto const v : x)
                 for (std::size_t i = 0; i < want.size(); ++i)

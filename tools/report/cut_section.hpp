@@ -49,8 +49,8 @@ public:
             ++drawn;
             out += "<g class=" + colour(colour_of_chunk(i)) + "><path d=\"M" + px(at.x) + ' ' +
                    px(at.y) + "H" + px(at.x + at.width) + "V" + px(at.y + at.height) + "H" +
-                   px(at.x) + "Z\"/><title>" + region(i) + '\n' + shown_name(t_.chunks.file(i)) +
-                   "</title></g>";
+                   px(at.x) + "Z\"/><title>" + region(i) + '\n' +
+                   shown_name(t_.chunks.file(i), 60) + "</title></g>";
             auto const label = owner(i);
             auto const wide = 6.2 * static_cast<double>(label.size());
             if (at.width > wide + 4 && at.height > 12)

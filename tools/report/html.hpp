@@ -4,6 +4,7 @@
 
 #include <cairn/printable.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -73,9 +74,15 @@ inline std::string shortened(std::string_view s, std::size_t most) {
     }
     return out;
 }
-/// Returns a name as it is shown: no name is long enough to make a page large.
-inline std::string shown_name(std::string_view name) {
-    return html(shortened(name.size() > 4096 ? name.substr(0, 4096) : name, 160));
+/// Returns a name as it is shown, in at most `most` bytes: no name makes a page large, not by
+/// characters that HTML writes with six bytes either.
+inline std::string shown_name(std::string_view name, std::size_t most = 120) {
+    name = name.substr(0, 4096);
+    for (auto n = most;;) {
+        auto out = html(shortened(name, n));
+        if (out.size() <= most || n == 0) return out;
+        n = std::min(n - 1, n * most / out.size());
+    }
 }
 
 /// Returns a number with so many digits after the point; 0 for what is not finite.

@@ -107,7 +107,7 @@ private:
     std::string strip_name(const map_cell& cell) const {
         auto const name = is_one(cell) ? c_.entries[cell.item].name : cell.group;
         auto const most = static_cast<std::size_t>(frame_.width / (11 * letter)) - 1;
-        return html(shortened(name.substr(0, 4096), std::min<std::size_t>(most, 160)));
+        return shown_name(name, std::min<std::size_t>(most, 120));
     }
 
     /// Writes a label into the cell's first line in which it meets no other.

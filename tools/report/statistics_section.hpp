@@ -18,8 +18,9 @@ namespace tool::page {
 /// Bins of a histogram in a report: as many as a small picture can show.
 inline constexpr std::size_t drawn_bins = 48;
 
-inline bool is_finite(const stored_statistics& s) {
-    return s.problem.empty() && s.found.finite() == s.found.elements;
+/// Whether all elements of a tensor are known to be finite.
+inline bool is_all_finite(const stored_statistics& s) {
+    return s.is_whole() && s.is_finite();
 }
 
 inline std::string draw(const histogram& h) {
@@ -38,40 +39,48 @@ inline std::string draw(const histogram& h) {
            path + "V22Z\"/></svg>";
 }
 
-/// The tensors with NaN or infinities and those that could not be read, then the largest others.
+/// The tensors with NaN or infinities and those that could not be read, or not all of them, then
+/// the largest others.
+/// @param unsupported  How many other tensors cannot be read.
 inline void append_statistics(std::string& out, const content& c,
-                              const std::vector<stored_statistics>& all) {
+                              const std::vector<stored_statistics>& all, std::size_t unsupported) {
     constexpr std::size_t most = 100;
     struct row {
         const stored_statistics* of;
         const entry* what;
     };
     std::vector<row> rows;
-    std::size_t unread = 0, not_finite = 0;
+    std::size_t unread = unsupported, partial = 0, not_finite = 0;
     auto e = c.entries.begin();  // both are in the order of their names
     for (auto const& one : all) {
         while (e->name != one.fqn) ++e;
         unread += !one.problem.empty();
-        not_finite += one.problem.empty() && !is_finite(one);
+        partial += one.problem.empty() && !one.is_whole();
+        not_finite += one.problem.empty() && !one.is_finite();
         rows.push_back({&one, &*e});
     }
     std::stable_sort(rows.begin(), rows.end(), [](const row& a, const row& b) {
-        if (is_finite(*a.of) != is_finite(*b.of)) return !is_finite(*a.of);
+        if (is_all_finite(*a.of) != is_all_finite(*b.of)) return !is_all_finite(*a.of);
         return a.what->bytes > b.what->bytes;
     });
+    std::string said;
+    auto const say = [&](const std::string& what) { said += (said.empty() ? "" : "; ") + what; };
+    if (not_finite != 0) say("NaN or infinities in " + counted(not_finite, "tensor", "tensors"));
+    if (unread != 0) say(counted(unread, "tensor", "tensors") + " could not be read");
+    if (partial != 0)
+        say("not all elements are stored of " + counted(partial, "tensor", "tensors"));
     out +=
-        "<h2>Elements</h2><p class=" + std::string(unread + not_finite == 0 ? "good" : "bad") +
-        "><b>" + (unread + not_finite == 0 ? "All finite" : "") +
-        (not_finite == 0 ? ""
-                         : "NaN or infinities in " + counted(not_finite, "tensor", "tensors")) +
-        (not_finite != 0 && unread != 0 ? "; " : "") +
-        (unread == 0 ? "" : counted(unread, "tensor", "tensors") + " could not be read") +
+        "<h2>Elements</h2><p class=" + std::string(said.empty() ? "good" : "bad") + "><b>" +
+        (said.empty() ? "All finite" : said) +
         "</b></p><table class=\"names stats\"><thead><tr><th>Name<th>Histogram<th class=r>Min<th "
         "class=r>Max<th class=r>Mean<th class=r>Deviation<th class=r>Zeros<th class=r>NaN<th "
         "class=r>Inf</thead><tbody>";
     for (std::size_t i = 0; i < std::min(most, rows.size()); ++i) {
         auto const& s = rows[i].of->found;
         out += "<tr><td class=m>" + shown_name(rows[i].of->fqn);
+        if (rows[i].of->problem.empty() && !rows[i].of->is_whole())
+            out +=
+                " <span class=bad>(" + stored_part(*rows[i].of, *rows[i].what->tensor) + ")</span>";
         if (!rows[i].of->problem.empty()) {
             out += "<td colspan=8 class=bad>" + html(shortened(rows[i].of->problem, 600));
             continue;

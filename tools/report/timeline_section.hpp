@@ -85,7 +85,7 @@ public:
                 out += "<g class=" + colour(colour_of(p.name)) + "><path d=\"M" + px(from) + ' ' +
                        px(y + 3) + "H" + px(to) + "V" + px(y + 17) + "H" + px(from) +
                        "Z\"/><title>rank " + std::to_string(ranks[i]->rank) + ", " +
-                       shown_name(p.name) + ": " +
+                       shown_name(p.name, 40) + ": " +
                        (p.ended ? duration(p.end - p.begin) : "not ended") +
                        (p.bytes != 0 ? ", " + short_bytes(static_cast<double>(p.bytes)) : "") +
                        "</title></g>";
@@ -136,7 +136,7 @@ public:
 
 private:
     static constexpr std::size_t most_phases = 32;  ///< Names.
-    static constexpr std::size_t most_drawn = 64;   ///< Of a rank.
+    static constexpr std::size_t most_drawn = 32;   ///< Of a rank.
 
     static std::string last_name(const std::string& path) {
         auto p = std::filesystem::path(path).lexically_normal();

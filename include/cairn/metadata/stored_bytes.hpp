@@ -7,6 +7,7 @@
 #include <cairn/metadata/metadata.hpp>
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace cairn {
@@ -23,6 +24,10 @@ namespace cairn {
 /// naming a file that is missing
 CAIRN_DECL void check_stored_bytes(const metadata& m,
                                    const std::function<bool(std::string_view)>& wanted);
+
+/// Returns that a tensor's elements repeat far fewer stored bytes than @ref check_stored_bytes
+/// accepts for it alone, which only files of `torch.save` can rightly have; empty for others.
+CAIRN_DECL std::string repetition(const metadata& m, const tensor_metadata& t);
 
 }  // namespace cairn
 

@@ -6,6 +6,7 @@
 
 #include <cairn/catalog/detail/verification.hpp>
 #include <cairn/detail/damage.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
@@ -49,12 +50,21 @@ inline verify_report verify_by_reading(const any_store& place, const checkpoint_
     auto const& m = source->meta();
     r.files = m.file_sizes.size();
     std::vector<std::byte> bytes(std::size_t{4} << 20);
+    std::vector<std::string> repeated;
     for (auto const& [fqn, entry] : m.entries) try {
             auto const* t = std::get_if<tensor_metadata>(&entry);
             r.items += t == nullptr ? 1 : t->chunks.size();
             if (t == nullptr) {
                 (void)source->read_value(fqn);
                 advance(std::get<value_metadata>(entry).at.length);
+                continue;
+            }
+            if (auto const what = repetition(m, *t); !what.empty()) {
+                // To read them all may take years; one takes all that has a checksum.
+                box const one(index_vector(t->shape.size(), 0), index_vector(t->shape.size(), 1));
+                source->read(fqn, one, t->type, 0, std::span(bytes).first(size_of(t->type)));
+                advance(size_of(t->type));
+                repeated.push_back("'" + fqn + "': " + what + ", of which one element was read");
                 continue;
             }
             auto const total = static_cast<std::uint64_t>(t->shape.product()) * size_of(t->type);
@@ -70,6 +80,7 @@ inline verify_report verify_by_reading(const any_store& place, const checkpoint_
             if (e.code() == make_error_code(errc::concurrent_save)) break;
         }
     r.unverified = source->unverified();
+    r.unverified.insert(r.unverified.end(), repeated.begin(), repeated.end());
     return r;
 }
 

@@ -12,6 +12,14 @@
 
 namespace cairn {
 
+namespace detail {
+/// Whether a tensor, or several together, may have so many bytes.
+inline bool may_be_of(double claimed, double stored) {
+    constexpr double spare = double(1 << 20);
+    return claimed <= 64 * stored + spare;
+}
+}  // namespace detail
+
 CAIRN_DECL void check_stored_bytes(const metadata& m,
                                    const std::function<bool(std::string_view)>& wanted) {
     if (m.file_sizes.empty()) return;
@@ -52,8 +60,7 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
     for (std::size_t i = 0; i < places.size(); ++i)
         if (i == 0 || places[i].first != places[i - 1].first)
             stored += static_cast<double>(places[i].second);
-    constexpr double spare = double(1 << 20);
-    if (claimed <= 64 * stored + spare) return;
+    if (detail::may_be_of(claimed, stored)) return;
     auto const words = [](double d) {
         return d < 1e19 ? std::to_string(static_cast<std::uint64_t>(d)) : std::to_string(d);
     };
@@ -63,6 +70,16 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
                              " bytes that are stored for them",
                  .found = words(claimed) + " bytes, most of them in this one",
                  .remedy = "if the file is right, load the tensor into a state of your own"});
+}
+
+CAIRN_DECL std::string repetition(const metadata& m, const tensor_metadata& t) {
+    if (m.format != checkpoint_format::torch_save) return {};
+    auto const bytes = static_cast<std::uint64_t>(t.shape.product()) * size_of(t.type);
+    std::uint64_t stored = 0;
+    for (std::size_t i = 0; i < t.chunks.size(); ++i) stored += t.chunks.row_of(i).length;
+    if (detail::may_be_of(static_cast<double>(bytes), static_cast<double>(stored))) return {};
+    return "its " + std::to_string(bytes) + " bytes repeat " + std::to_string(stored) +
+           " stored ones";
 }
 
 }  // namespace cairn

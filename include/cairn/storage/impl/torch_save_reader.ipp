@@ -91,7 +91,11 @@ inline std::string index_of_torch_save_files(any_store& place) {
 /// Reads what an index names, from files each of which is a flat dict of tensors.
 inline metadata read_torch_save_files(any_store& place, const std::string& index,
                                       std::size_t threads) {
-    file_index const map(place, index, read_whole(place, index, format::safetensors::max_index));
+    std::optional<file_index> found;
+    naming(place, "", index, [&] {
+        found.emplace(place, index, read_whole(place, index, format::safetensors::max_index));
+    });
+    auto const& map = *found;
     metadata m;
     m.format = checkpoint_format::torch_save;
     for (auto const& name : map.files()) {
