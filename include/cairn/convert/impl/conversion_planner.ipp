@@ -87,12 +87,17 @@ CAIRN_DECL void conversion_planner::check_something_is_converted() const {
 /// @throws error errc::invalid_argument if some would become that
 CAIRN_DECL void conversion_planner::check_codes_stay() const {
     auto const& stored = pieces_->stored();
+    auto const change = [&](const std::string& name) {
+        auto const* t = stored.tensor(name);
+        return t != nullptr && options_.type_of(t->type) != t->type && used_.contains(name);
+    };
+    // Where nothing can be codes, nobody needs the configuration, or the right to read it.
+    auto const widest = format::quantised::floating_parts(stored, {.method = "?"});
+    if (std::none_of(widest.begin(), widest.end(), change)) return;
     auto const said = read_quantisation_config(from_.store, from_.id, stored.is_file);
     bool const is_known = format::quantised::is_known_form(said);
     for (auto const& name : format::quantised::floating_parts(stored, said)) {
-        auto const* t = stored.tensor(name);
-        if (t == nullptr || options_.type_of(t->type) == t->type) continue;
-        if (!used_.contains(name)) continue;
+        if (!change(name)) continue;
         std::string found = "codes or scales of a quantised weight";
         if (!is_known)
             found += " ('" +

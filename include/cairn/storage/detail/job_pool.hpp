@@ -135,7 +135,10 @@ private:
 
     template <class F>
     void post(F f) {
-        if (on_) return boost::asio::post(on_, std::move(f));
+        if (on_)
+            return boost::asio::post(on_, [home = home_process(), f = std::move(f)]() mutable {
+                if (home.is_this()) f();
+            });
         forget_parents();
         if (!threads_)
             threads_ = std::make_unique<worker_threads>(size_);

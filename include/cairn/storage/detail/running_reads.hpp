@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_RUNNING_READS_HPP
 #define CAIRN_STORAGE_DETAIL_RUNNING_READS_HPP
 
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/crc.hpp>
@@ -76,7 +77,7 @@ public:
     }
     running_read(running_read&&) = delete;
     ~running_read() {
-        if (!place_) return;
+        if (!place_ || !home_.is_this()) return;
         try {
             place_->remove(name_);
         } catch (...) {  // it is stale: nobody is registered for it any more
@@ -88,6 +89,7 @@ private:
     std::optional<any_store> place_{};
     std::string name_{};
     std::optional<registered_id<registry_of_notices>> notice_{};
+    home_process home_{};
 };
 
 /// Whether a checkpoint is being read: by this process, or by one that has left a notice. Removes

@@ -31,7 +31,9 @@ public:
     /// Where the verb runs. @pre it has neither started nor ended
     const boost::asio::any_io_executor& executor() const noexcept { return on_.executor; }
     /// Cancels the operation, also one that starts later.
-    void cancel() noexcept { (void)cancel_op(); }
+    void cancel() noexcept {
+        if (home_.is_this()) (void)cancel_op();
+    }
 
 protected:
     /// @param on    Null: a thread of its own.

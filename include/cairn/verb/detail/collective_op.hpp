@@ -68,6 +68,7 @@ protected:
     /// Ends a step that has waited: `f` returns how it ended.
     template <class F>
     void resume(F&& f) noexcept {
+        if (!home_.is_this()) return;  // a timer or a job of a context that a child goes on with
         try {
             fsm_.resume(f());
         } catch (...) {
@@ -214,6 +215,7 @@ private:
 
     /// Runs steps until one waits.
     void run() noexcept {
+        if (!home_.is_this()) return;
         try {
             while (fsm_.current() != step::done) {
                 auto const e = op().perform(fsm_.current());

@@ -4,6 +4,7 @@
 
 #include <cairn/comm/deadline.hpp>
 #include <cairn/comm/detail/patient_deadline.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/error.hpp>
 #include <cairn/verb/detail/surroundings.hpp>
 
@@ -75,7 +76,9 @@ private:
         // Ends with its handler, hence with the context at the latest.
         auto const timer = std::make_shared<boost::asio::steady_timer>(in_.executor, pause_);
         pause_ = std::min(pause_ * 2, std::chrono::microseconds(1000));
-        timer->async_wait([this, f, timer](const error_code&) { ask(f); });
+        timer->async_wait([this, f, timer, home = home_process()](const error_code&) {
+            if (home.is_this()) ask(f);
+        });
     }
 
     const surroundings& in_;

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/verb/operation_thread.hpp>
 
 #include <boost/asio/associated_allocator.hpp>
@@ -86,8 +87,9 @@ class stored_handler {
             content_.with([&](content& c) {
                 auto const allocator = boost::asio::get_associated_allocator(c.handler);
                 auto on = c.work.get_executor();
-                auto call = [h = std::move(c.handler), work = std::move(c.work),
-                             ... values = std::move(args)]() mutable {
+                auto call = [home = home_process(), h = std::move(c.handler),
+                             work = std::move(c.work), ... values = std::move(args)]() mutable {
+                    if (!home.is_this()) return;
                     // Slots may be cleared here only: the user orders this and emitting.
                     auto slot = boost::asio::get_associated_cancellation_slot(h);
                     if (slot.is_connected()) slot.clear();

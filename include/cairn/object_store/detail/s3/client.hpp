@@ -61,6 +61,7 @@ private:
     std::string region_;                   ///< As the server names it.
     std::atomic<std::int64_t> behind_{0};  ///< Seconds that this clock is behind the server's.
     std::atomic<bool> bucket_is_there_{false};
+    std::atomic<bool> has_answered_{false};  ///< S3, whatever it said.
     std::atomic<std::uint64_t> requests_{0}, retries_{0}, throttled_{0}, sent_{0}, received_{0};
 };
 

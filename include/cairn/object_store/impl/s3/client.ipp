@@ -221,6 +221,7 @@ CAIRN_DECL answer client::try_once(const call& c, trying& t) {
     t.in_doubt = before;
     explain_head(c, t, a);
     if (a.ok() || (a.is(404) && a.code == "NoSuchKey")) bucket_is_there_ = true;
+    if (a.ok() || !a.code.empty()) has_answered_ = true;
     t.in_doubt = a.in_doubt = a.in_doubt || t.in_doubt;
     a.tries = ++t.tries;
     return a;
@@ -305,7 +306,7 @@ CAIRN_DECL answer client::send(const call& c) {
                 if (!is_transient(a)) return a;
                 auto const again = patience.next(a.got);
                 // Where nothing has been S3 yet, the endpoint is probably wrong.
-                bool const is_stranger = a.is_page && !bucket_is_there_;
+                bool const is_stranger = a.is_page && !has_answered_;
                 if (!again || (is_stranger && !at_first.next())) return a;
                 // Whoever destroys an upload waits for this.
                 a.stopped = !retries::sleep_until(*again, [&] { return is_stopped(c); });
