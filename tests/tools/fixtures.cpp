@@ -4,6 +4,7 @@
 #include <cairn/checkpointer.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -76,7 +77,7 @@ void series(const std::string& dir) {
     std::vector<float> w(4, 1.0f);
     cairn::state_dict state{{"w", w}};
     for (std::int64_t const step : {100, 300, 200}) {
-        (void)ckpt.save_now(step, state, {.metrics = {{"loss", 0.5}}});
+        (void)ckpt.save_now(step, state, {.metrics = {{"loss", step == 100 ? NAN : 0.5}}});
         (void)ckpt.wait();
     }
     cairn::detail::save_intent intent;

@@ -328,6 +328,7 @@ def directory(tmp):
     check("ls --json: a directory", [(x["id"], x["state"], x.get("sequence")) for x in listed] ==
           [("step_100", "complete", 1), ("step_300", "complete", 2), ("step_200", "complete", 3),
            ("step_400", "broken", None)] and listed[1]["metrics"] == {"loss": 0.5}, said(r))
+    check("ls --json: a loss that is NaN is null", listed[0]["metrics"] == {"loss": None}, said(r))
     broken = tmp / "damaged series"
     shutil.copytree(d, broken)
     next((broken / "step_300").glob("*.distcp")).unlink()
