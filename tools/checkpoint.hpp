@@ -110,7 +110,8 @@ public:
         auto within = path_;
         if (is_file(path_)) std::tie(within, metadata_name_) = directory_and_name(path_);
         place_.emplace(store_of(path_).at(within));
-        metadata_version_ = version_of(metadata_name_);
+        // Replicas of a web server may have other versions of the same file.
+        if (!is_url(path_)) metadata_version_ = version_of(metadata_name_);
         reader_.reset(path_);
         meta_ = naming_dead_links(path_, [&] { return reader_.read_metadata(); });
         if (!is_replaceable()) metadata_version_.clear();
@@ -129,8 +130,11 @@ public:
 
     /// @throws error errc::concurrent_save if what was read may be of two saves
     void check_unchanged() const {
-        if (metadata_version_.empty() || version_of(metadata_name_) == metadata_version_) return;
+        if (metadata_version_.empty()) return;
         auto place = *place_;
+        std::string now;
+        if (!place.tag(metadata_name_).text.empty()) now = place.open(metadata_name_).tag().text;
+        if (now == metadata_version_) return;
         throw cairn::error(cairn::errc::concurrent_save,
                            {.file = place.describe(metadata_name_),
                             .expected = "the file that was there when the command began",

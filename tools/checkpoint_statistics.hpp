@@ -181,19 +181,12 @@ private:
                 auto const job = jobs_[i];
                 try {
                     add(reader, job, memory);
+                } catch (const cairn::error& e) {
+                    // A file that was replaced is waited for: once.
+                    if (e.code() == make_error_code(cairn::errc::concurrent_save)) throw;
+                    add_alone(reader, job, memory);
                 } catch (const std::exception&) {
-                    for (auto const& one : job) {
-                        auto& p = pieces_[one];
-                        try {
-                            p.found = {};
-                            p.found.bins.most_bins = most_bins_;
-                            add(reader, {&one, 1}, memory);
-                        } catch (const std::bad_alloc&) {
-                            p.problem = "out of memory";
-                        } catch (const std::exception& e) {
-                            p.problem = e.what();
-                        }
-                    }
+                    add_alone(reader, job, memory);
                 }
                 if (most_bins_ != 0) keep_bins(job);
             }
@@ -201,6 +194,23 @@ private:
             std::lock_guard const lock(m_);
             if (!failure_) failure_ = std::current_exception();
             next_ = jobs_.size();
+        }
+    }
+
+    /// Reads each piece alone, and notes why one cannot be read.
+    void add_alone(cairn::checkpoint_reader& reader, std::span<const std::size_t> job,
+                   cairn::byte_vector& memory) {
+        for (auto const& one : job) {
+            auto& p = pieces_[one];
+            try {
+                p.found = {};
+                p.found.bins.most_bins = most_bins_;
+                add(reader, {&one, 1}, memory);
+            } catch (const std::bad_alloc&) {
+                p.problem = "out of memory";
+            } catch (const std::exception& e) {
+                p.problem = e.what();
+            }
         }
     }
 

@@ -56,6 +56,7 @@ void print_json(const cairn::metadata& m, const std::vector<stored_statistics>& 
                   << static_cast<std::uint64_t>(t.shape.product()) * cairn::size_of(t.type)
                   << (one.problem.empty() ? json_of(one.found)
                                           : ", \"error\": " + json_string(one.problem))
+                  << (one.missing == 0 ? "" : ", \"missing\": " + std::to_string(one.missing))
                   << "}";
     }
     for (auto const& [fqn, t] : m.unsupported) {

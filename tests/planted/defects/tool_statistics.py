@@ -39,9 +39,9 @@ DEFECTS = [
            "else joined[static_cast<std::size_t>(bin - to.first)] += counts[i];",
            by="tools", wrong="one of two bins is forgotten when they are joined"),
     Defect("all-that-is-read-together-is-lost", PASS,
-           "} catch (const std::exception&) { for (auto const& one : job) {",
-           "} catch (const std::exception& e) { if (PLANTED) for (auto k : job) "
-           "pieces_[k].problem = e.what(); else for (auto const& one : job) {",
+           "throw; add_alone(reader, job, memory);",
+           "throw; if (PLANTED) for (auto k : job) pieces_[k].problem = e.what(); "
+           "else add_alone(reader, job, memory);",
            by="tools", wrong="a damaged tensor keeps its neighbours from being looked at"),
     Defect("missing-elements-are-there", PASS,
            "results_.back().missing = t->shape.product();",

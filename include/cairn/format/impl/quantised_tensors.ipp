@@ -278,36 +278,25 @@ CAIRN_DECL bool is_known_form(const config& said) {
 }
 
 CAIRN_DECL std::set<std::string> floating_parts(const metadata& m, const config& said) {
-    std::set<std::string_view> layers, alone, scaled;
+    std::set<std::string_view> layers, scaled;
     for (auto const& [name, entry] : m.entries) {
         auto const* const t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr || !impl::may_be_codes(name, *t)) continue;
-        if (auto const layer = impl::layer_of(name); layer.empty())
-            alone.insert(name);
-        else
-            layers.insert(layer);
+        layers.insert(impl::layer_of(name));
         layers.insert(name);  // bitsandbytes: `weight.absmax`, of `weight`
     }
-    // Its layer, if that has codes. In no layer names alone show what belongs to it: `W_scale`.
-    auto const group_of = [&](std::string_view name) -> std::string_view {
-        auto const layer = impl::layer_of(name);
-        if (!layer.empty()) return layers.contains(layer) ? layer : std::string_view();
-        auto const of = std::find_if(alone.begin(), alone.end(),
-                                     [&](auto code) { return name.starts_with(code); });
-        return of == alone.end() ? std::string_view() : *of;
-    };
     bool const takes_all = !is_known_form(said);
     std::set<std::string> parts;
     std::vector<std::string_view> floats;
     for (auto const& [name, entry] : m.entries) {
         auto const* const t = std::get_if<tensor_metadata>(&entry);
-        if (t == nullptr || info(t->type).kind != dtype_class::floating) continue;
-        auto const group = group_of(name);
-        if (group.empty()) continue;
+        auto const layer = impl::layer_of(name);
+        if (t == nullptr || info(t->type).kind != dtype_class::floating || !layers.contains(layer))
+            continue;
         if (impl::is_float8(t->type)) floats.push_back(name);
         if (!takes_all && !impl::is_scale_name(name)) continue;
         parts.insert(name);
-        scaled.insert(group);
+        scaled.insert(layer);
     }
     for (auto const name : floats)
         if (scaled.contains(name) || scaled.contains(impl::layer_of(name))) parts.emplace(name);

@@ -184,7 +184,7 @@ CAIRN_DECL void background_save::async_wait(durable_handler handler) {
     if (auto slot = waiting_.slot(); slot.is_connected())
         slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
             auto const self = weak.lock();
-            if (!self) return;
+            if (!self || !self->home_.is_this()) return;
             std::unique_lock held(self->m_);
             auto h = std::move(self->waiting_);
             held.unlock();

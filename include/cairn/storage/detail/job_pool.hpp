@@ -104,7 +104,7 @@ private:
             : left_(count), job_(std::move(job)), end_(std::move(end)) {}
         running(running&&) = delete;
         ~running() {
-            if (left_ == 0 || failure_) end_(std::move(failure_));
+            if ((left_ == 0 || failure_) && home_.is_this()) end_(std::move(failure_));
         }
         void run(std::size_t i) {
             try {
@@ -131,6 +131,7 @@ private:
         std::exception_ptr failure_{};
         Job job_;
         End end_;
+        home_process home_{};
     };
 
     template <class F>
