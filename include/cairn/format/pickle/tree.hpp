@@ -74,9 +74,8 @@ private:
 class tree {
 public:
     node_id root = 0;
-    std::size_t source_bytes = 0;  ///< Length of the pickle, STOP included.
-    std::deque<std::string>
-        names;  ///< Texts, e.g. class names, that are not in the pickle as such.
+    std::size_t source_bytes = 0;   ///< Length of the pickle, STOP included.
+    std::deque<std::string> names;  ///< Texts that are not in the pickle as such.
 
     tree() {
         add(node_kind::none, 0);
