@@ -5,6 +5,7 @@
 #include <cairn/completion.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
@@ -37,6 +38,22 @@ CAIRN_DECL source_pieces::reader::reader(any_reader of, std::shared_ptr<const ma
     if (m) mapped_.emplace(*stored_, std::move(m));
 }
 
+/// Returns the versions of data files whose names the next save may use again, as PyTorch's do.
+/// Others have names of their own, or were noted with the metadata.
+inline auto reusable_versions(any_store place, const metadata& m) {
+    decltype(m.file_versions) found;
+    if (m.format != checkpoint_format::torch_dcp || !m.save_id.empty()) return found;
+    for (auto const& [name, size] : m.file_sizes) {
+        if (!is_object_name(name)) continue;
+        try {
+            auto version = place.open(name).tag().text;
+            if (!version.empty()) found.emplace(name, std::move(version));
+        } catch (const error&) {  // who reads it says why, if anybody does
+        }
+    }
+    return found;
+}
+
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise,
                                         const std::optional<mapping>& how, mapping_direction way)
@@ -44,7 +61,14 @@ CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id
     if (how && how->dequantises() && !dequantise_) dequantise_.emplace();
     set_up();
     auto first = new_reader();
-    std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first);
+    auto const read = [&] { std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first); };
+    read();
+    auto const at = metadata_of(id_).place;
+    if (auto versions = reusable_versions(at.empty() ? store_ : store_.at(at), meta_);
+        !versions.empty()) {
+        read();  // after them, so that a save that ends meanwhile has other files
+        meta_.file_versions = std::move(versions);
+    }
     if (how) {
         mapped_ = std::make_shared<const mapped_metadata>(std::move(meta_), *how, way);
         meta_ = mapped_->shown();
