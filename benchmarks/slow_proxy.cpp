@@ -94,17 +94,19 @@ inline void require(boost::system::error_code e) {
 }
 
 /// Passes one message on, whose header was read.
-/// @param within  Ends, with `false`, before the end of the body.
+/// @param only_head  It has no body, whatever its header says.
+/// @param within     Ends, with `false`, before the end of the body.
 template <bool is_request>
 asio::awaitable<bool> relay(http::parser<is_request, http::buffer_body>& p, tcp::socket& from,
                             boost::beast::flat_buffer& buffer, tcp::socket& to, direction& way,
-                            std::vector<char>& memory, bool within) {
+                            std::vector<char>& memory, bool only_head, bool within) {
     http::serializer<is_request, http::buffer_body, http::fields> out(p.get());
     auto& body = p.get().body();
     body.data = nullptr;
     body.more = !p.is_done();
     auto const no_error = asio::as_tuple(use_awaitable);
     co_await http::async_write_header(to, out, use_awaitable);
+    if (only_head) co_return true;
     while (!p.is_done() || !out.is_done()) {
         body.data = nullptr;
         body.size = 0;
@@ -142,7 +144,7 @@ inline asio::awaitable<void> serve(tcp::socket client, network& net) {
         auto const what = net.next();
         if (what == fate::dropped_before) co_return;
         bool const is_head = asked.get().method() == http::verb::head;
-        if (!co_await relay(asked, client, from_client, server, net.up, memory,
+        if (!co_await relay(asked, client, from_client, server, net.up, memory, false,
                             what == fate::dropped_within))
             co_return;
         http::parser<false, http::buffer_body> answer;
@@ -150,7 +152,7 @@ inline asio::awaitable<void> serve(tcp::socket client, network& net) {
         answer.skip(is_head);
         co_await http::async_read_header(server, from_server, answer, use_awaitable);
         if (what == fate::dropped_afterwards) co_return;
-        co_await relay(answer, server, from_server, client, net.down, memory, false);
+        co_await relay(answer, server, from_server, client, net.down, memory, is_head, false);
         if (!answer.get().keep_alive()) co_return;
     }
 }

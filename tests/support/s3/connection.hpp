@@ -219,7 +219,8 @@ private:
 
     bool send(const answer& a, bool only_head, const std::optional<fault>& f) {
         if (now_) now_->status = a.status;
-        std::string head = "HTTP/1.1 " + std::to_string(a.status) + " ";
+        bool const garbled = f && f->what == fault::way::garbled;
+        auto head = (garbled ? "0\r\n\r\nHTTP/1.1 " : "HTTP/1.1 ") + std::to_string(a.status) + " ";
         head += boost::beast::http::obsolete_reason(
             boost::beast::http::int_to_status(static_cast<unsigned>(a.status)));
         head += "\r\nServer: tests\r\n";

@@ -27,6 +27,7 @@ struct fault {
         reset,          ///< The connection is reset after the request was read.
         early_reset,    ///< The same before the body was read.
         close,          ///< The connection ends in order, without an answer.
+        garbled,        ///< Before the answer comes the end of another one's body.
         stall,          ///< Nothing happens for a time; then all is well.
         late,           ///< No answer; the effect comes a time after the client has gone.
         drip,           ///< The body of the answer comes byte by byte, each after a pause.
@@ -55,10 +56,10 @@ struct fault {
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",      "early answer", "reset",         "early reset",   "close",
-            "stall",       "late",         "drip",          "reset in body", "short body",
-            "wrong byte",  "old listing",  "error in body", "wrong ETag",    "no range",
-            "other range", "unsaid range"};
+            "answer",     "early answer", "reset",       "early reset",   "close",
+            "garbled",    "stall",        "late",        "drip",          "reset in body",
+            "short body", "wrong byte",   "old listing", "error in body", "wrong ETag",
+            "no range",   "other range",  "unsaid range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -127,6 +128,9 @@ inline fault early_reset() {
 inline fault close(effect has) {
     return {.what = fault::way::close, .has = has};
 }
+inline fault garbled() {
+    return {.what = fault::way::garbled, .has = effect::done};
+}
 /// @param has  Whether the effect comes before the time in which nothing happens.
 inline fault stall(std::chrono::milliseconds t, effect has = effect::none) {
     return {.what = fault::way::stall, .has = has, .stalls = t};
@@ -185,6 +189,7 @@ inline std::vector<fault> transient() {
             early_reset(),
             close(effect::none),
             close(effect::done),
+            garbled(),
             reset_in_body(),
             short_body(),
             error_in_body(effect::none),

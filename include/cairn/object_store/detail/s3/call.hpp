@@ -47,7 +47,7 @@ struct answer {
     std::optional<std::chrono::system_clock::time_point> server_time{};  ///< If it says it.
     /// A try that seems to have failed may have had its effect, or may still have it.
     bool in_doubt = false;
-    /// A page that is not S3's, e.g. of a proxy or of another service.
+    /// What came is not S3's: a page, e.g. of a proxy, or what another service says.
     bool is_page = false;
     bool stopped = false;   ///< By `stop`.
     bool hopeless = false;  ///< Another try would fail alike.

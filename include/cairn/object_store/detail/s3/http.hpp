@@ -44,6 +44,9 @@ struct http_result {
     bool resent = false;
     /// Another try cannot go better, e.g. a certificate that is not trusted.
     bool hopeless = false;
+    /// What came is not HTTP: the rest of another answer, as of a body for HEAD, or of no such
+    /// server.
+    bool not_http = false;
     bool stopped = false;   ///< By the caller's `stop`, or a `heeded_stop`.
     bool too_long = false;  ///< The answer has more bytes than were expected.
 };

@@ -171,6 +171,7 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     a.failure = std::move(x.failure);
     a.stopped = x.stopped;
     a.hopeless = x.hopeless;
+    a.is_page = x.not_http;
     a.in_doubt = x.resent || (a.is(0) && !x.not_sent) || a.got.status >= 500;
     if (!a.is(0)) sent_ += c.key.empty() ? 0 : c.body.size();
     received_ += a.got.received;

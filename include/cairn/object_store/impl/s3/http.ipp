@@ -308,7 +308,9 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
         bool const not_resent = e == CURLE_ABORTED_BY_CALLBACK && x.refused;
         if (not_resent) result.failure = "the connection was closed";
         result.stopped = e == CURLE_ABORTED_BY_CALLBACK && !not_resent;
-        result.hopeless = is_hopeless(e) && !not_resent;
+        result.not_http = e == CURLE_UNSUPPORTED_PROTOCOL && !result.not_sent;
+        if (result.not_http) result.failure = "what came is not HTTP";
+        result.hopeless = is_hopeless(e) && !not_resent && !result.not_http;
         if (result.too_long) result.failure = "an answer that is longer than it should be";
     }
     // After a failure, what is left of the answer is on no connection that is kept.
