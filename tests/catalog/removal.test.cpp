@@ -80,6 +80,24 @@ BOOST_AUTO_TEST_CASE(a_removal_is_finished_after_a_kill_at_any_step) {
     BOOST_TEST(killed > 20 / steps.stride());
 }
 
+/// Under a scheduler that kills and requeues a job, which saves other steps then.
+BOOST_AUTO_TEST_CASE(a_run_that_keeps_all_removes_what_a_killed_one_has_left) {
+    for (int at = 1;; ++at) {
+        BOOST_TEST_CONTEXT("killed at step " << at) {
+            place p;
+            auto const how = support::in_process([&] {
+                save_steps(support::dying_store<cairn::file_store>(cairn::file_store(p.dir), at),
+                           {1});
+            });
+            BOOST_REQUIRE((how != support::ended::badly));
+            bool const stood = p.stands(1);
+            save_steps(cairn::file_store(p.dir), {2});
+            BOOST_TEST((p.names() == (stood ? p.names_of({1, 2}) : p.names_of({2}))));
+            if (how == support::ended::well) break;
+        }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_removal_waits_while_this_process_reads) {
     place p;
     save_steps(cairn::file_store(p.dir), {1, 2});

@@ -9,6 +9,16 @@ RETENTION = "catalog/impl/retention.ipp"
 WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
+    Defect("failed-removal-not-remembered", "catalog/impl/removal.ipp",
+           "run.left.insert(c.id);  // its intent",
+           "if (!PLANTED) run.left.insert(c.id);  // its intent",
+           by="catalog:catalog_run_memory",
+           wrong="what a removal has left, which failed in the middle, stays until the run ends"),
+    Defect("all-kept-and-nothing-collected", "catalog/impl/recording_writer.ipp",
+           "if (keep_.keeps_all() && run_.collected",
+           "if (keep_.keeps_all() && (PLANTED || run_.collected)",
+           by="catalog:catalog_removal",
+           wrong="a run without rules leaves what killed ones have left"),
     Defect("repeated-bytes-read-for-years", "catalog/impl/verify.ipp",
            "!what.empty())", "!what.empty() && !PLANTED)",
            by="catalog:catalog_verify", wrong="to verify 2 kB takes 30 hours"),

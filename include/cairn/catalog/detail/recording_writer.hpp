@@ -14,6 +14,7 @@
 #include <cairn/storage/torch_options.hpp>
 #include <cairn/storage/torch_writer.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -35,10 +36,22 @@ public:
     /// @param also     A second store with checkpoints of the run: the order of commits goes on
     ///                 from those in it, too.
     /// @param longest  How long the first save may wait for it.
+    /// @param least    All numbers exceed it: see @ref numbers_since.
     explicit run_catalog(retention keep, std::optional<any_store> also = {},
-                         std::chrono::milliseconds longest = std::chrono::seconds(10))
-        : keep_(std::move(keep)), also_(std::move(also)), longest_(longest) {}
+                         std::chrono::milliseconds longest = std::chrono::seconds(10),
+                         std::uint64_t least = 0)
+        : keep_(std::move(keep)), also_(std::move(also)), longest_(longest), least_(least) {}
     run_catalog(run_catalog&&) = delete;
+
+    /// Returns what the numbers of a run exceed that begins then: those of each run that began a
+    /// second earlier, wherever they are. One that was saved where this run does not look, or
+    /// could not, is then older, if hosts have the right time.
+    static std::uint64_t numbers_since(std::chrono::system_clock::time_point begin) {
+        auto const s =
+            std::chrono::duration_cast<std::chrono::seconds>(begin.time_since_epoch()).count();
+        return static_cast<std::uint64_t>(std::clamp<std::int64_t>(s, 0, std::int64_t{1} << 40)) *
+               beyond_known;
+    }
 
     const retention& keep() const noexcept { return keep_; }
 
@@ -76,6 +89,7 @@ private:
     retention keep_;
     std::optional<any_store> also_;
     std::chrono::milliseconds longest_;
+    std::uint64_t least_;
     std::mutex m_{};
     run_memory run_{};
     std::uint64_t highest_ = 0;

@@ -49,7 +49,8 @@ struct run_memory {
     struct own_save {
         checkpoint_id place{};
         std::string id{};
-        bool stood = false;  ///< It was seen committed.
+        bool stood = false;    ///< It was seen committed.
+        bool is_left = false;  ///< What it may have left, not having committed, is collected.
     };
     /// Saves of this run that may have committed, in their order.
     std::vector<own_save> saves{};

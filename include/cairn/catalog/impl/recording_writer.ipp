@@ -101,14 +101,16 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
     if (is_unseen) highest_ += beyond_known;
+    highest_ = std::max(highest_, least_);
     return ++highest_;
 }
 
 CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
                                                         const std::string& own,
                                                         cairn::activity* activity) {
-    if (keep_.keeps_all()) return {};
+    if (!root.browsable()) return {};
     std::lock_guard const lock(m_);
+    if (keep_.keeps_all() && run_.collected && run_.left.empty()) return {};
     return detail::retain(root, keep_, run_, own, activity);
 }
 

@@ -7,7 +7,9 @@
 #include <cairn/catalog/detail/place_content.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/identity.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/storage/detail/checkpoint_files.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/leftovers.hpp>
 #include <cairn/storage/detail/own_intent.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
@@ -169,6 +171,29 @@ inline std::vector<checkpoint_id> not_found_of(const retention& keep, const foun
     return out;
 }
 
+/// Removes a checkpoint of a run, which looks again after what may have failed in the middle.
+inline void remove_one(const any_store& root, const kept_or_not& c, run_memory& run,
+                       std::vector<std::string>& warnings, cairn::activity* activity) {
+    run.known.erase(c.id);
+    run.left.insert(c.id);  // its intent may list files that are too young
+    bool gone = false;
+    std::exception_ptr failure;
+    try {
+        gone =
+            remove_checkpoint(root, c.id, c.record.save_id, warnings, activity) == removal::removed;
+    } catch (...) {
+        failure = std::current_exception();
+        run.uncertain.insert(c.id);
+        try {
+            auto place = root.at(c.id);
+            gone = !exists(place, metadata_name);
+        } catch (...) {  // the failure is told
+        }
+    }
+    if (gone) run.removed.push_back(c.record.save_id);
+    if (failure) std::rethrow_exception(failure);
+}
+
 CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep, run_memory& run,
                                            const std::string& own, cairn::activity* activity) {
     // The other ranks may be waiting for the coordinator, which removes.
@@ -190,10 +215,11 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
     try {
         found = find_places(root, activity, &run.known);
     } catch (...) {
+        if (keep.keeps_all()) return {};
         return {"old checkpoints stay: " + text_of(std::current_exception())};
     }
     for (auto const& c : found.committed)
-        if (!c.problem.empty())
+        if (!c.problem.empty() && !keep.keeps_all())
             attempt("checkpoint '" + c.id + "' stays", [&](auto& said) {
                 said.push_back("checkpoint '" + c.id +
                                "' stays, because its record cannot be read: " + c.problem);
@@ -213,14 +239,14 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
         if (activity != nullptr) activity->advance();
         ++run.tried[c.record.save_id];
         attempt("checkpoint '" + c.id + "' is not needed, but could not be removed",
-                [&](auto& said) {
-                    if (remove_checkpoint(root, c.id, c.record.save_id, said, activity) ==
-                        removal::removed)
-                        run.removed.push_back(c.record.save_id);
-                    run.known.erase(c.id);
-                    run.left.insert(c.id);  // its intent may list files that are too young
-                });
+                [&](auto& said) { remove_one(root, c, run, said, activity); });
     }
+    // A commit that stayed in doubt, and was none.
+    for (auto& s : run.saves)
+        if (!s.stood && s.id != own && !std::exchange(s.is_left, true)) {
+            run.left.insert(s.place);
+            run.uncertain.insert(s.place);
+        }
     for (auto const& at : found.others)
         if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
             bool all = false;
