@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of several hosts, some of which do not see the coordinator's disk.
 #include "support/forwarding_store.hpp"
+#include "support/meddling_store.hpp"
 #include "tiered_run.hpp"
 
 #include <cairn/comm/thread_group.hpp>
@@ -9,9 +10,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -145,6 +148,47 @@ BOOST_AUTO_TEST_CASE(what_was_saved_after_a_return_to_the_second_place_is_newer)
         auto ckpt = on(first);
         BOOST_TEST(ckpt.latest().value() == "step_2");
     });
+}
+
+/// As when the disk cannot be read for a day: nobody knows how far the numbers there went.
+BOOST_AUTO_TEST_CASE(what_was_saved_in_the_second_place_alone_is_newer) {
+    tiered_run r(1);
+    r.on_ranks([&](rank& me) {
+        {
+            auto ckpt = me.checkpointer(r.options(me, 100));
+            for (int step = 1; step <= 9; ++step) save_step(me, ckpt, step);  // uploads the first
+        }
+        // Runs are told apart by the second in which they begin.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+        {
+            cairn::checkpointer ckpt(me.member, r.far_of(me), {.every = cairn::steps(1)});
+            (void)ckpt.load("step_1", me);
+            save_step(me, ckpt, 2);
+            (void)ckpt.wait();
+        }
+        auto ckpt = me.checkpointer(r.options(me, 100));
+        BOOST_TEST(ckpt.latest().value() == "step_2");
+    });
+}
+
+BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_that_fails_is_told) {
+    tiered_run r(2);
+    notes saw;
+    r.on_ranks([&](rank& me) {
+        support::meddling_store const disk(
+            r.base, {.before_publish = [](const std::string& path) {
+                if (path.find(".cairn-trial.") != path.npos)
+                    throw cairn::error(cairn::errc::permission_denied, {.file = path});
+            }});
+        cairn::checkpointer ckpt(me.member, disk, r.options(me));
+        save_step(me, ckpt, 1);
+        auto const report = ckpt.wait();
+        BOOST_REQUIRE(report.has_value());
+        for (auto const& w : report->warnings) saw.add(me.number, w);
+    });
+    auto const told = saw.agreed();
+    BOOST_REQUIRE(told.size() == 1u);
+    BOOST_TEST(has(told[0], "whether all ranks see"), told[0]);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

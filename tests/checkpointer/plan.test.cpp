@@ -184,6 +184,27 @@ BOOST_AUTO_TEST_CASE(what_exceeds_the_disk_is_refused) {
     BOOST_TEST(std::filesystem::exists(dir / "step_3" / ".metadata"));
 }
 
+/// Hosts with disks of their own need room for what their ranks write.
+BOOST_AUTO_TEST_CASE(ranks_fill_the_disk_of_their_host) {
+    using cairn::detail::needs_report;
+    std::vector<float> some(1000);
+    auto const needs_of = [&](int rank, const std::string& disk) {
+        cairn::state_dict state{{"w" + std::to_string(rank), some}};
+        cairn::detail::flattened_or_error const flat(state);
+        auto n = cairn::detail::decode_needs(
+            cairn::detail::encode_needs(flat, {}, rank, rank == 0, {}, std::nullopt, disk));
+        n.free_bytes = 5000;
+        return n;
+    };
+    std::vector<needs_report> const apart{needs_of(0, {}), needs_of(1, "a"), needs_of(2, "b")};
+    BOOST_TEST(cairn::detail::join_needs(apart, {}).bytes == 12000u);
+    std::vector<needs_report> const together{needs_of(0, {}), needs_of(1, "a"), needs_of(2, "a")};
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::detail::join_needs(together, {}), cairn::error, [](const cairn::error& e) {
+            return has(e.what(), "8000 bytes of all ranks on host 'a'") && e.failures().size() == 2;
+        });
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpointer_of_one_process_takes_a_path_or_a_store) {
     support::scratch const at;
     std::vector<float> w(10, 1.0f);

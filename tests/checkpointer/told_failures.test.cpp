@@ -95,6 +95,23 @@ BOOST_AUTO_TEST_CASE(wait_reports_a_failure_that_a_later_save_has_outlived) {
 }
 
 /// Of the failure of the save before, nobody would be told otherwise.
+/// It may have a warning that is given once.
+BOOST_AUTO_TEST_CASE(a_report_is_returned_though_another_call_has_learned_of_it) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.every = cairn::steps(1)});
+        for (int const step : {1, 2}) {
+            me.train(step);
+            BOOST_TEST(ckpt.save_now(step, me).saved);
+            (void)ckpt.latest();
+            if (step == 1) BOOST_TEST(ckpt.wait().has_value());
+        }
+        BOOST_TEST(ckpt.maybe_save(3, me).completed.has_value());
+        BOOST_TEST(ckpt.wait().has_value());
+        BOOST_TEST(!ckpt.wait().has_value());
+    });
+}
+
 BOOST_AUTO_TEST_CASE(a_save_that_cannot_start_throws_what_it_has_tolerated_too) {
     for (int n : {1, 3}) {
         run r(n);

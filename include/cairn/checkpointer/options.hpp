@@ -165,7 +165,8 @@ struct checkpoint_result {
     /// ranks, or has been saved already. A signal whose save fails before that asks again, at the
     /// next call.
     std::vector<int> signals{};
-    /// This rank's report of an earlier save, in the call that learned that it has completed.
+    /// This rank's report of an earlier save, in the call that learned that it has completed, or
+    /// in the next one if that was `load` or another call that returns none.
     std::optional<save_report> completed{};
     /// The latest upload, in the call that learned that it is complete.
     std::optional<uploaded_checkpoint> uploaded{};

@@ -45,15 +45,19 @@ struct needs_report {
     std::uint64_t budget = 0, slab_bytes = 0;
     std::optional<std::uint64_t> free_bytes{};
     std::string directory{};  ///< Where these are free; for errors.
+    /// Ranks with the same one share the space; what they write fills it.
+    std::string disk{};
     std::vector<std::byte> plan{};
 };
 /// Makes this rank's plan of a save, and determines how much space is free in the directory, or in
 /// the nearest one above it that exists.
+/// @param disk  See `needs_report`.
 /// @throws what the state or the planner does
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
                                                bool coordinator, const arena_options& arena,
-                                               const std::optional<std::string>& where);
+                                               const std::optional<std::string>& where,
+                                               const std::string& disk);
 /// Joins the plans of all ranks, as a save does: replicas are written once.
 /// @throws error with each rank whose disk does not suffice
 CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,

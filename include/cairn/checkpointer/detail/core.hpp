@@ -155,7 +155,6 @@ private:
     bool upload_due(bool asked, bool busy);
     struct agreement {
         rendezvous_answer answer{};
-        std::optional<save_report> completed{};
         std::optional<time_point> since{};      ///< From here on, ranks do not wait for late ones.
         std::vector<rank_failure> tolerated{};  ///< Of an earlier save, or upload.
         std::optional<uploaded_checkpoint> uploaded{};
@@ -260,7 +259,7 @@ private:
     void take_handle();
     void note_failure() noexcept;
     /// Called when all ranks have learned how the earlier save ended.
-    std::optional<save_report> settle();
+    void settle();
 
     home_process home_{};
     checkpointer_options options_;
@@ -299,7 +298,8 @@ private:
     std::chrono::nanoseconds stopped_{};  ///< By `before_update`, since a result has said so.
     std::exception_ptr failure_{};
     std::vector<rank_failure> failures_{};
-    std::optional<save_report> report_{};
+    std::optional<save_report> report_{};      ///< Of the earlier save.
+    std::optional<save_report> unreported_{};  ///< Of one that all know of; not yet returned.
 };
 
 }  // namespace cairn::detail

@@ -36,9 +36,10 @@ CAIRN_DECL checkpointer_core::checkpointer_core(parts p, checkpointer_options op
         check_keep();
         check_upload();
         auto& to = options_.upload;
-        catalog_ =
-            std::make_shared<run_catalog>(with_place_ids(parts_.store, options_.keep, true),
-                                          to ? std::optional<any_store>(to->to) : std::nullopt);
+        catalog_ = std::make_shared<run_catalog>(
+            with_place_ids(parts_.store, options_.keep, true),
+            to ? std::optional<any_store>(to->to) : std::nullopt, std::chrono::seconds(10),
+            run_catalog::numbers_since(std::chrono::system_clock::now()));
         if (to) {
             upload_catalog_ = std::make_shared<run_catalog>(with_place_ids(to->to, to->keep, true));
             // The first save is uploaded: the process before may not have got that far.
@@ -110,7 +111,8 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     upload_ = {};
     remove_all_local();
     group_ = std::move(next);
-    r.completed = settle();
+    settle();
+    r.completed = std::exchange(unreported_, std::nullopt);
     bool const failed = joint.earlier == earlier_save::failed;
     if (failed) r.failures = or_unknown(std::move(joint.failures));
     // Some ranks may be new: what the others remember must not decide what all do, so it is
@@ -336,7 +338,7 @@ CAIRN_DECL auto checkpointer_core::agree(checkpointer_call call, std::int64_t st
         if (!all.since) all.since = std::chrono::steady_clock::now();
         next_ = all.answer.next;
         if (all.answer.uploaded != earlier_save::none) settle_upload(call, all);
-        if (decided.settled) all.completed = settle();
+        if (decided.settled) settle();
         if (decided.what == action::fail) {
             drop_upload();
             auto& failures = all.answer.failures;
@@ -391,7 +393,6 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
                                                              const save_notes& notes) {
     checkpoint_result r;
     auto all = agree(call, step);
-    r.completed = std::move(all.completed);
     r.postponed = all.answer.decided.postponed;
     r.failures = std::move(all.tolerated);
     r.uploaded = std::move(all.uploaded);
@@ -420,10 +421,13 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
             failures = save(call, step, state, notes, *all.since, r.failures.size());
         r.saved = failures.empty();
         for (auto& f : failures) r.failures.push_back(std::move(f));
-        if (!r.saved) return r;  // a signal that asked for it asks again
     }
-    signals_->acknowledge(all.answer.signals);
-    r.signals = numbers_of(all.answer.signals);
+    // A signal that asked for a save which was not made asks again.
+    if (r.saved || all.answer.decided.what != action::save) {
+        signals_->acknowledge(all.answer.signals);
+        r.signals = numbers_of(all.answer.signals);
+    }
+    r.completed = std::exchange(unreported_, std::nullopt);
     return r;
 }
 

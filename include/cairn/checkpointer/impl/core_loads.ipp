@@ -6,6 +6,7 @@
 
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/host_name.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/detail/run_load.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
@@ -213,7 +214,7 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
               {devices, deadline_after(options_.save.exchange_timeout)});
     auto const mine = ranks().attempt([&] {
         return encode_needs(state, planner, ranks().rank(), ranks().coordinator(), options_.arena,
-                            parts_.directory);
+                            parts_.directory, is_apart(*group_) ? host_name() : std::string());
     });
     auto const all = ranks().gather(mine);
     auto const told = answered([&] {

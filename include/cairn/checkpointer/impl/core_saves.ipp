@@ -53,7 +53,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     }
     handle_->save.cancel();
     finish_earlier();  // it fails likewise
-    (void)settle();
+    settle();
     drop_upload();
     next_ = checkpoint_schedule::next_call;
     bool const tolerated = tolerates(call, told.failures, failed_in_a_row_);
@@ -219,7 +219,7 @@ CAIRN_DECL void checkpointer_core::show(std::shared_ptr<const activity> a) noexc
     } catch (...) {  // e.g. no memory: the others wait no longer than usual
     }
 }
-CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
+CAIRN_DECL void checkpointer_core::settle() {
     earlier_ = earlier_save::none;
     gate_.reset();
     stall_ = {};
@@ -228,20 +228,23 @@ CAIRN_DECL std::optional<save_report> checkpointer_core::settle() {
     try {
         if (report_ && !apart_warning_.empty()) report_->warnings.push_back(apart_warning_);
         if (report_) apart_warning_.clear();
+        if (report_ && unreported_)  // a call between them, such as `load`, returns no report
+            report_->warnings.insert(report_->warnings.begin(), unreported_->warnings.begin(),
+                                     unreported_->warnings.end());
     } catch (...) {  // no memory: the next one says so
     }
-    return std::exchange(report_, std::nullopt);
+    if (report_) unreported_ = std::exchange(report_, std::nullopt);
 }
 
 CAIRN_DECL std::optional<save_report> checkpointer_core::wait() {
     finish_earlier();
-    std::optional<save_report> report;
     // Alike on all ranks, as what follows.
     if (earlier_ != earlier_save::none || open_uploads() != 0)
-        report = agree(checkpointer_call::wait, 0).completed;
+        (void)agree(checkpointer_call::wait, 0);
     bool const untold = std::exchange(untold_, false);
     if (std::exchange(untold_upload_, false) || untold)
         throw all_failures(checkpointer_call::wait, {});
+    auto report = std::exchange(unreported_, std::nullopt);
     if (!report && !tolerated_.empty()) report.emplace();  // a later save has been reported
     for (auto const& f : std::exchange(tolerated_, {})) report->warnings.push_back(f.text);
     return report;

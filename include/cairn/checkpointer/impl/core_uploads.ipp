@@ -13,6 +13,7 @@
 #include <cairn/detail/identity.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
@@ -46,7 +47,8 @@ CAIRN_DECL void checkpointer_core::compare_disks(group& g) {
     auto const seen = g.ranks.all_gather(g.ranks.attempt([&] {
         bool there = false;
         try {
-            there = !name.empty() && exists(parts_.store, name);
+            there = !name.empty() &&
+                    changes_within_lag(parts_.store, [&] { return exists(parts_.store, name); });
         } catch (...) {  // whatever prevents it
         }
         wire_writer w;
@@ -56,7 +58,14 @@ CAIRN_DECL void checkpointer_core::compare_disks(group& g) {
     }));
     throw_failures(seen);
     g.ranks.alone([&] {
-        if (name.empty()) return;
+        if (name.empty()) {
+            apart_warning_ = "whether all ranks see what rank " +
+                             std::to_string(options_.save.coordinator) + " writes to '" +
+                             parts_.store.describe(".") +
+                             "' is not known, because nothing could be written there at first: "
+                             "files that are missing are not noticed before a commit";
+            return;
+        }
         if (g.ranks.coordinator()) {
             try {
                 parts_.store.remove(name);
@@ -184,7 +193,7 @@ CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
         while (!local_.empty()) {
             auto place = parts_.store.at(local_.begin()->second.place);
             // With the metadata it may be whole.
-            if (exists(place, metadata_name))
+            if (changes_within_lag(place, [&] { return exists(place, metadata_name); }))
                 local_.erase(local_.begin());
             else
                 remove_local(local_.begin()->first);
@@ -212,6 +221,7 @@ CAIRN_DECL void checkpointer_core::await_uploads(
 }
 CAIRN_DECL void checkpointer_core::finish_all() {
     finish_earlier();
+    upload_ = {};  // of a save that has not begun
     // Those that join the next group wait for this rank meanwhile.
     if (group_->uploads && !group_->uploads->finish(options_.save.exchange_timeout / 2)) {
         group_->uploads->cancel();

@@ -15,7 +15,11 @@
 #include <boost/system/errc.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -59,7 +63,8 @@ inline std::optional<std::uint64_t> free_bytes_at(std::filesystem::path at) {
 CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
                                                const planner_options& options, int rank,
                                                bool coordinator, const arena_options& arena,
-                                               const std::optional<std::string>& where) {
+                                               const std::optional<std::string>& where,
+                                               const std::string& disk) {
     if (state.refused) std::rethrow_exception(state.refused);
     default_planner planner(options);
     planner.set_up_save(state.leaves(), rank, coordinator);
@@ -68,6 +73,7 @@ CAIRN_DECL std::vector<std::byte> encode_needs(const flattened_or_error& state,
     w.varint(arena.slab_bytes);
     put_optional(w, where ? free_bytes_at(*where) : std::nullopt);
     w.string(where.value_or(std::string()));
+    w.string(disk);
     w.raw(encode_save_plan(planner.create_local_save_plan()));
     return w.take();
 }
@@ -78,6 +84,7 @@ CAIRN_DECL needs_report decode_needs(std::span<const std::byte> b) {
     n.slab_bytes = r.varint();
     n.free_bytes = get_optional(r);
     n.directory = r.string();
+    n.disk = r.string();
     auto const plan = r.raw(r.left());
     n.plan.assign(plan.begin(), plan.end());
     return n;
@@ -134,6 +141,9 @@ CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
     for (auto const& plan :
          default_planner(options).create_global_save_plan(std::move(plans)).first)
         p.bytes += p.ranks.emplace_back(needs_of(plan)).bytes;
+    std::map<std::string_view, std::uint64_t> wanted;  // on each disk
+    for (std::size_t r = 0; r < all.size() && r < p.ranks.size(); ++r)
+        wanted[all[r].disk] += p.ranks[r].bytes;
     failure_folder refused;
     for (std::size_t r = 0; r < all.size() && r < p.ranks.size(); ++r) {
         auto const rank = static_cast<int>(r);
@@ -141,12 +151,14 @@ CAIRN_DECL checkpoint_plan join_needs(std::span<const needs_report> all,
         staged = arena_core::mapped_for(
             staged,
             {.budget = all[r].budget, .slab_bytes = static_cast<std::size_t>(all[r].slab_bytes)});
-        if (all[r].free_bytes && p.bytes > *all[r].free_bytes)
+        auto const bytes = wanted[all[r].disk];
+        if (all[r].free_bytes && bytes > *all[r].free_bytes)
             refused.add(
                 error(make_error_code(boost::system::errc::no_space_on_device),
                       {.rank = rank,
                        .file = all[r].directory,
-                       .expected = "room for " + std::to_string(p.bytes) + " bytes of all ranks",
+                       .expected = "room for " + std::to_string(bytes) + " bytes of all ranks" +
+                                   (all[r].disk.empty() ? "" : " on host '" + all[r].disk + "'"),
                        .found = std::to_string(*all[r].free_bytes) + " bytes free",
                        .remedy = "free space, or save elsewhere"})
                     .as_failure(rank));

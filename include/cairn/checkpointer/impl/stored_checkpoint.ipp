@@ -40,6 +40,8 @@ CAIRN_DECL stored_checkpoint::stored_checkpoint(checkpoint_id id, const metadata
     } catch (const error& e) {
         unmapped_ = std::current_exception();
         if (detail::tells_of_this_copy(e.as_failure(0))) damage_ = unmapped_;
+    } catch (...) {
+        unmapped_ = std::current_exception();
     }
 }
 
