@@ -61,12 +61,20 @@ bool is_ignored(int signal) {
 
 /// Forks. A signal that reaches the new process before it is replaced must not run the launcher's
 /// handlers: they would report it as the launcher's, through the pipe that both share.
-pid_t fork_without_handlers() {
+/// @param reset  A signal that only the launcher ignores; 0: none.
+pid_t fork_without_handlers(int reset) {
     signals_blocked const until_reset;
     auto const pid = ::fork();
     for (int s = 1; pid == 0 && s < NSIG; ++s)
-        if (!is_ignored(s)) ::signal(s, SIG_DFL);
+        if (s == reset || !is_ignored(s)) ::signal(s, SIG_DFL);
     return pid;
+}
+
+/// Makes standard streams that are closed lead nowhere: what is opened later would be taken for
+/// them.
+void open_standard_streams() {
+    for (int fd = 0; fd < 3; ++fd)
+        if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
 }
 
 /// One rank's process. It leads a process group that contains all processes it starts.
@@ -81,6 +89,11 @@ public:
     explicit launcher(const launch_options& o) : o_(o) {
         for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
             if (!is_ignored(s)) signals_.add(s);
+        // Whoever reads the output may end first, e.g. tee, which a Ctrl-C ends too.
+        if (!is_ignored(SIGPIPE)) {
+            ::signal(SIGPIPE, SIG_IGN);
+            reset_ = SIGPIPE;
+        }
     }
 
     int run() {
@@ -104,7 +117,13 @@ public:
         wait_for_signals();
         wait_for_children();
         io_.run();
-        for (auto& to : outputs_) to.writer.stop();
+        for (auto& to : outputs_) {
+            to.writer.stop();
+            if (int const why = to.writer.failure(); why != 0) {
+                std::fprintf(stderr, "cairn launch: output was lost: %s\n", std::strerror(why));
+                if (code_ == 0 && why != EPIPE) code_ = 1;
+            }
+        }
         for (auto const& p : processes_) ::waitpid(p.pid, nullptr, WNOHANG);
         return code_;
     }
@@ -117,10 +136,12 @@ private:
         boost::system::error_code ec;
         listen(a, asio::ip::address_v4::loopback(), ec);
         if (ec) listen(a, asio::ip::address_v6::loopback(), ec);
-        boost::system::error_code unknown;  // a container may have no loopback
-        for (auto const& own :
-             asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(unknown), "", unknown))
-            if (ec) listen(a, own.endpoint().address(), ec);
+        if (ec) {  // a container may have no loopback
+            boost::system::error_code unknown;
+            for (auto const& own :
+                 asio::ip::tcp::resolver(io_).resolve(asio::ip::host_name(unknown), "", unknown))
+                if (ec) listen(a, own.endpoint().address(), ec);
+        }
         if (ec) throw std::runtime_error("no port of this host to listen on: " + ec.message());
         auto const at = a.local_endpoint();
         id_ = {{{at.address().to_string(), at.port()}}, cairn::tcp_id::new_secret()};
@@ -151,7 +172,7 @@ private:
         if (::pipe2(out.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         if (::pipe2(err.data(), O_CLOEXEC) != 0) throw failed("no pipe");
         auto const parent = ::getpid();
-        auto const pid = fork_without_handlers();
+        auto const pid = fork_without_handlers(reset_);
         if (pid < 0) throw failed("cannot create a process");
         if (pid == 0) {
             ::setpgid(0, 0);
@@ -193,7 +214,8 @@ private:
             {"CAIRN_RUN", std::to_string(::getppid())},
             {"CAIRN_GROUP", id_.text()}};
         ::unsetenv("CAIRN_LISTEN_FD");
-        if (rank == 0)  // a copy without close-on-exec
+        ::unsetenv("TORCHELASTIC_RUN_ID");  // of a launcher around this one
+        if (rank == 0)                      // a copy without close-on-exec
             variables.emplace_back("CAIRN_LISTEN_FD", std::to_string(::dup(listener_)));
         for (auto const& [name, value] : variables) ::setenv(name, value.c_str(), 1);
         auto words = o_.command;
@@ -221,7 +243,8 @@ private:
                 bool const again = asked_++ > 0;
                 if ((again || left() == 0) && code_ == 0) code_ = 128 + signal;
                 if (left() == 0 || asked_ > 2) ::_exit(code_);  // only output is pending
-                end_rest(again ? SIGKILL : signal);
+                forwarded_ = again ? SIGKILL : signal;
+                end_rest(forwarded_);
             }
             wait_for_signals();
         });
@@ -252,11 +275,11 @@ private:
         auto const status = how.si_status;
         if (std::exchange(told_, true)) return;
         if (code_ == 0) code_ = killed ? 128 + status : status;
-        if (asked_ > 0) return;
-        say("rank " + std::to_string(p.rank) +
-            (killed ? " was killed by signal " + std::to_string(status) + " (" +
-                          ::strsignal(status) + ")"
-                    : " ended with exit code " + std::to_string(status)));
+        if (!killed || status != forwarded_)
+            say("rank " + std::to_string(p.rank) +
+                (killed ? " was killed by signal " + std::to_string(status) + " (" +
+                              ::strsignal(status) + ")"
+                        : " ended with exit code " + std::to_string(status)));
         // The group reports the failure to the other ranks, which may print errors of their own.
         grace_.expires_after(std::chrono::seconds(o_.grace));
         grace_.async_wait([this](auto ec) {
@@ -317,7 +340,8 @@ private:
     std::deque<output> outputs_{};  ///< For standard output and standard error, or both.
     std::deque<process> processes_{};
     std::vector<std::shared_ptr<rank_stream>> streams_{};
-    int asked_ = 0;
+    int asked_ = 0, forwarded_ = 0;
+    int reset_ = 0;  ///< A signal that the ranks do not ignore as this process does.
     bool told_ = false;
     bool finishing_ = false;
     int code_ = 0;
@@ -326,6 +350,7 @@ private:
 }  // namespace
 
 int launch(const launch_options& o) {
+    open_standard_streams();
     return launcher(o).run();
 }
 

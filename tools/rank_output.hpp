@@ -134,6 +134,8 @@ public:
         }
         thread_.join();
     }
+    /// After `stop`: the error that output was lost by; 0: none was.
+    int failure() const noexcept { return failure_; }
 
 private:
     void run() {
@@ -158,8 +160,9 @@ private:
             } else if (errno == EAGAIN) {
                 pollfd p{to_, POLLOUT, 0};
                 ::poll(&p, 1, -1);
-            } else if (errno != EINTR) {
-                return;  // closed, or the disk is full: the ranks continue
+            } else if (errno != EINTR) {  // closed, or the disk is full: the ranks continue
+                if (failure_ == 0) failure_ = errno;
+                return;
             }
         }
     }
@@ -171,6 +174,7 @@ private:
     std::string queue_{};
     bool writing_ = false;
     bool stop_ = false;
+    int failure_ = 0;  ///< Of the thread.
     std::function<void()> drained_{};
     std::thread thread_{};
 };

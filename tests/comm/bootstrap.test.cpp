@@ -244,6 +244,24 @@ BOOST_AUTO_TEST_CASE(a_second_rank_0_stops_a_group_that_is_complete) {
     BOOST_CHECK_THROW(mine.check_alone(), cairn::error);
 }
 
+/// Where locks tell nothing, e.g. on NFS without them.
+BOOST_AUTO_TEST_CASE(a_file_that_another_run_has_replaced_is_noticed) {
+    support::scratch const place;
+    auto const d = place.dir.string();
+    tcp_id const id{{{"127.0.0.1", 1}}, {}}, another{{{"127.0.0.1", 2}}, {}};
+    cairn::detail::rendezvous_file mine(d, "run", 0);
+    mine.write(id);
+    std::ofstream(d + "/copy") << another.text() << "\n";
+    std::filesystem::rename(d + "/copy", d + "/cairn-run.group");
+    BOOST_CHECK_THROW(mine.check_alone(), cairn::error);
+}
+BOOST_AUTO_TEST_CASE(a_name_of_a_run_is_no_path) {
+    support::scratch const place;
+    BOOST_TEST(contains(
+        failure_of([&] { (void)tcp_group::from_directory(place.dir.string(), "user/run", 1, 2); }),
+        "'user/run'"));
+}
+
 /// Some file systems change the number of a file while it is there.
 BOOST_AUTO_TEST_CASE(a_file_of_ranks_with_another_number_is_the_same) {
     namespace fs = std::filesystem;
@@ -292,6 +310,20 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
                            {"TORCHELASTIC_RESTART_COUNT", "1"}});
     BOOST_TEST((t.rank == 3 && t.size == 8 && !t.one_host));
     BOOST_TEST(t.run == "torchrun-none_.._x-a-29500-1");
+    // Its agent is started once on each host, by another launcher.
+    for (auto const& [rank, size] : {std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+                                     std::pair("CAIRN_RANK", "CAIRN_WORLD_SIZE")})
+        for (auto const* const hosts : {"1", "2", "16"}) {
+            auto const w = detect({{rank, "0"},
+                                   {size, hosts},
+                                   {"RANK", "3"},
+                                   {"WORLD_SIZE", "8"},
+                                   {"MASTER_PORT", "29500"},
+                                   {"TORCHELASTIC_RUN_ID", "x"}});
+            bool const within = std::string(hosts) != "16";
+            BOOST_TEST((w.launcher == "torchrun") == within);
+            BOOST_TEST(w.rank == (within ? 3 : 0));
+        }
     auto const m = detect({{"OMPI_COMM_WORLD_RANK", "1"},
                            {"OMPI_COMM_WORLD_SIZE", "2"},
                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},

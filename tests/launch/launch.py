@@ -159,6 +159,26 @@ def blocked_output():
     check("and comes when it is read", ended(p) == 0 and 500000 <= n < 500100, n)
 
 
+def lost_output():
+    """As behind `| tee`, which a Ctrl-C ends at once."""
+    with tempfile.TemporaryDirectory() as tmp:
+        p = start(2, "trap 'echo saving; sleep 0.5; echo saved; touch saved$CAIRN_RANK; exit 0' "
+                     "INT; echo ready; while :; do sleep 0.05; done", cwd=tmp)
+        read_until(p, b"ready\n", times=2)
+        p.stdout.close()
+        p.send_signal(signal.SIGINT)
+        code = ended(p)
+        check("who reads the output ends first: the ranks end in order",
+              code == 0 and sorted(os.listdir(tmp)) == ["saved0", "saved1"],
+              (code, os.listdir(tmp)))
+    with open("/dev/full", "w") as full:
+        r = subprocess.run([CAIRN, "launch", "-n", "2", "--", "echo", "hello"], stdout=full,
+                           stderr=subprocess.PIPE, text=True, timeout=60)
+    check("output that is lost is an error", r.returncode == 1 and "output was lost" in r.stderr, r)
+    _, out, err = sh(1, "kill -PIPE $$; echo alive")
+    check("ranks do not ignore SIGPIPE because their launcher does", "alive" not in out, out + err)
+
+
 def failures():
     code, _, err = sh(3, "[ $CAIRN_RANK != 1 ] || exit 7")
     check("an exit code is passed on", code == 7 and "rank 1 ended with exit code 7" in err, err)
@@ -250,6 +270,12 @@ def signals():
     check("one Ctrl-C is passed on", p.poll() is None)
     p.send_signal(signal.SIGINT)
     check("two mean it", ended(p) == 128 + signal.SIGINT)
+    p = start(2, "[ $CAIRN_RANK != 0 ] || trap '' TERM; echo ready; "
+                 "while :; do sleep 0.05; done", "--grace", "1")
+    read_until(p, b"ready\n", times=2)
+    p.send_signal(signal.SIGTERM)
+    check("one that stays when another has ended upon a signal is ended",
+          ended(p) == 128 + signal.SIGTERM, p.returncode)
     p = start(2, "echo $$; exec sleep 300")
     out = read_until(p, b"\n", times=2)
     pids = [int(x.split()[1]) for x in out.decode().splitlines()]
@@ -278,6 +304,9 @@ def conformance():
         code, out, err = launch(n, rank, fan_in, 1 << largest)
         check(f"{n} processes, fan-in {fan_in}: the suite, and 2^{largest} bytes at once",
               code == 0 and out.count("keeps its word") == n, out + err)
+    code, out, err = sh(2, f"'{rank}' 32 1024; exit $?")
+    check("a shell between the launcher and its rank holds no port",
+          code == 0 and out.count("keeps its word") == 2, out + err)
 
 
 def launchers(tmp):
@@ -392,6 +421,7 @@ def main():
     failures()
     left_behind()
     blocked_output()
+    lost_output()
     signals()
     conformance()
     with tempfile.TemporaryDirectory() as tmp:

@@ -6,6 +6,7 @@
 
 #include <cairn/error.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -47,8 +48,22 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
         e.variables =
             std::string(its_rank) + "=" + text(its_rank) + ", " + its_size + "=" + text(its_size);
     };
+    auto const of_torchrun = [&] {
+        is("torchrun", "RANK", "WORLD_SIZE");
+        e.one_host = text("LOCAL_WORLD_SIZE") == text("WORLD_SIZE");
+        // A run without an id of its own is identified by its port.
+        e.run = "torchrun-" + text("TORCHELASTIC_RUN_ID") + "-" + text("MASTER_ADDR") + "-" +
+                text("MASTER_PORT") + "-" + text("TORCHELASTIC_RESTART_COUNT");
+    };
+    // torchrun's agents, one on each host, may themselves be ranks of another launcher.
+    auto const outer = std::max(as_number(get("CAIRN_WORLD_SIZE")).value_or(0),
+                                as_number(get("OMPI_COMM_WORLD_SIZE")).value_or(0));
+    bool const within =
+        has("TORCHELASTIC_RUN_ID") && outer > 0 && as_number(get("WORLD_SIZE")).value_or(0) > outer;
     // Half of a pair is an error, not one rank alone: each process would take itself for all.
-    if (has("CAIRN_RANK") || has("CAIRN_WORLD_SIZE")) {
+    if (within) {
+        of_torchrun();
+    } else if (has("CAIRN_RANK") || has("CAIRN_WORLD_SIZE")) {
         is("cairn launch", "CAIRN_RANK", "CAIRN_WORLD_SIZE");
         e.id = text("CAIRN_GROUP");
         if (e.rank == 0 && has("CAIRN_LISTEN_FD")) e.descriptor = number("CAIRN_LISTEN_FD");
@@ -60,11 +75,7 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
                 (has("PMIX_NAMESPACE") ? text("PMIX_NAMESPACE") : text("OMPI_MCA_ess_base_jobid"));
     } else if (has("TORCHELASTIC_RUN_ID") ||
                (has("RANK") && has("WORLD_SIZE") && has("MASTER_PORT"))) {
-        is("torchrun", "RANK", "WORLD_SIZE");
-        e.one_host = text("LOCAL_WORLD_SIZE") == text("WORLD_SIZE");
-        // A run without an id of its own is identified by its port.
-        e.run = "torchrun-" + text("TORCHELASTIC_RUN_ID") + "-" + text("MASTER_ADDR") + "-" +
-                text("MASTER_PORT") + "-" + text("TORCHELASTIC_RESTART_COUNT");
+        of_torchrun();
     } else if (has("SLURM_PROCID") && is_slurm_step(get("SLURM_STEP_ID"))) {
         is("Slurm", "SLURM_PROCID",
            has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");

@@ -8,17 +8,21 @@
 #include <cairn/comm/unique_id.hpp>
 #include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/blocked_signals.hpp>
+#include <cairn/detail/forks.hpp>
 #include <cairn/detail/host_name.hpp>
 #include <cairn/detail/unique_fd.hpp>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +32,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -43,6 +48,10 @@ public:
     /// @throws error errc::io
     rendezvous_file(const std::string& directory, const std::string& name, int rank)
         : path_((absolute_path(directory) / ("cairn-" + name + ".group")).string()) {
+        if (name.find('/') != name.npos)
+            throw error(errc::invalid_argument, {.rank = rank,
+                                                 .expected = "a name of a run without '/'",
+                                                 .found = "'" + name + "'"});
         std::error_code e;
         std::filesystem::create_directories(directory, e);
         if (!e && !std::filesystem::is_directory(directory, e) && !e)
@@ -65,11 +74,20 @@ public:
         auto temporary = path_ + ".XXXXXX";
         mine_ = unique_fd([&] { return ::mkostemp(temporary.data(), O_CLOEXEC); });  // mode 0600
         if (mine_.get() < 0) throw failed("a file for the group's id");
-        auto const text = id.text() + "\n";
-        size_ = text.size();
+        text_ = id.text() + "\n";
         auto const written =
-            without_sigxfsz([&] { return ::write(mine_.get(), text.data(), text.size()); });
-        bool ok = written == static_cast<ssize_t>(text.size()) && sync(mine_.get());
+            without_sigxfsz([&] { return ::write(mine_.get(), text_.data(), text_.size()); });
+        bool ok = written == static_cast<ssize_t>(text_.size()) && sync(mine_.get());
+        struct stat s {};
+        if (ok && ::fstat(mine_.get(), &s) == 0 && !is_ours_alone(s)) {
+            ::unlink(temporary.c_str());
+            throw error(errc::io,
+                        {.file = path_,
+                         .expected = "a file system that keeps owner and mode (0600) of a file",
+                         .found = "one that changes them (root_squash, or a mount with fixed ones)",
+                         .remedy = "name another directory that all ranks share, or pass the id "
+                                   "to them yourself (tcp_group::unique_id)"});
+        }
         ::flock(mine_.get(), LOCK_EX | LOCK_NB);  // file systems without locks do without
         while (ok && ::link(temporary.c_str(), path_.c_str()) != 0) {
             if (errno != EEXIST) {  // the file system has no hard links
@@ -102,7 +120,7 @@ public:
         auto const text = contents(&s);
         if (!text) return {};
         seen_ = true;
-        if (s.st_uid != ::geteuid() || (s.st_mode & 077) != 0)
+        if (!is_ours_alone(s))
             throw error(errc::invalid_argument,
                         {.file = path_,
                          .expected = "a file of this user's alone (mode 0600)",
@@ -117,8 +135,9 @@ public:
     /// @throws error errc::already_exists if the rank 0 of another run has used the file
     void check_alone() {
         auto const text = contents();  // opened again: a network file system may lag otherwise
-        if (text && text->size() > size_ + 1)
-            throw shared(std::string_view(*text).substr(size_, text->size() - size_ - 1));
+        if (!text || text->empty() || *text == text_) return;
+        if (!text->starts_with(text_)) throw shared("one that has replaced the file");
+        throw shared(std::string_view(*text).substr(text_.size()));
     }
 
     const std::string& path() const noexcept { return path_; }
@@ -131,6 +150,9 @@ private:
     static constexpr const char* own_place =
         "give each run a name of its own (from_directory), or a directory (CAIRN_RENDEZVOUS_DIR)";
 
+    static bool is_ours_alone(const struct stat& s) {
+        return s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
+    }
     unique_fd open(int flags) const {
         return unique_fd([&] { return ::open(path_.c_str(), flags | O_CLOEXEC | O_NOFOLLOW); });
     }
@@ -177,9 +199,12 @@ private:
     }
     /// @return Whether no file is in use.
     bool remove_stale() const {
-        auto const old = open(O_RDONLY);
+        auto old = open(O_RDWR);  // NFS locks nothing else
+        if (old.get() < 0 && errno != ENOENT) old = open(O_RDONLY);
         if (old.get() < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
-        bool const used = ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        bool const locked = ::flock(old.get(), LOCK_EX | LOCK_NB) == 0;
+        bool const used = !locked && errno == EWOULDBLOCK;
+        if (!locked && !used) claim();  // without locks, whoever uses it learns of it
         if (!used && is_at_path(old.get())) ::unlink(path_.c_str());
         return !used;
     }
@@ -192,8 +217,8 @@ private:
     }
 
     std::string path_;
-    unique_fd mine_{};      ///< Open and locked by this process alone.
-    std::size_t size_ = 0;  ///< Of what this process has written.
+    unique_fd mine_{};    ///< Open and locked by this process alone.
+    std::string text_{};  ///< What this process has written.
     bool seen_ = false;
 };
 
@@ -227,16 +252,43 @@ inline std::string rendezvous_directory(const std::string& given, const launch_e
     return d;
 }
 
+/// Whether a descriptor is a socket that listens at a port of this host.
+inline bool listens_at(int descriptor, std::uint16_t port) {
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0)
+        return false;
+    sockaddr_storage a{};
+    length = sizeof a;
+    if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&a), &length) != 0) return false;
+    auto const own = a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&a)->sin6_port
+                                             : reinterpret_cast<sockaddr_in*>(&a)->sin_port;
+    return ntohs(own) == port;
+}
 /// Opens rank 0's socket at the address in its id.
+/// @param descriptor  The launcher's socket there, which serves all groups: a program between it
+///                    and this one, such as a shell, may hold the port. Below 0: there is none.
 inline void listen_as_told(const tcp_id& id, int descriptor) {
-    // The launcher's socket serves the first group; a later one opens the same port again.
-    static std::atomic<bool> used{false};
-    if (descriptor >= 0 && !used.exchange(true))
-        return waiting_listeners::put(id, std::vector<int>{descriptor});
-    boost::asio::io_context io;
     auto const& at = id.addresses.at(0);
-    tcp_listener listener(io.get_executor(), {at.host}, at.port);
-    waiting_listeners::put(id, listener.release());
+    if (descriptor >= 0 && listens_at(descriptor, at.port)) {
+        ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+        close_in_children(descriptor, true);
+        std::vector<int> own(1);
+        own[0] = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+        if (own[0] >= 0) return waiting_listeners::put(id, std::move(own));
+    }
+    boost::asio::io_context io;
+    try {
+        tcp_listener listener(io.get_executor(), {at.host}, at.port);
+        waiting_listeners::put(id, listener.release());
+    } catch (const error& e) {
+        if (descriptor < 0) throw;
+        auto c = e.context();
+        c.remedy = "let the program between cairn launch and this one pass descriptor " +
+                   std::to_string(descriptor) +
+                   " on, as in Python subprocess.run(..., close_fds=False)";
+        throw error(e.code(), std::move(c));
+    }
 }
 
 }  // namespace cairn::detail

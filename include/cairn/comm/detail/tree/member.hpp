@@ -157,7 +157,7 @@ public:
         auto const given = std::chrono::ceil<std::chrono::milliseconds>(call_.given);
         if (at_.rank == 0) return find_late(given);
         // Ranks further from rank 0 wait longer, so that the neighbour of the stuck rank names it.
-        auto const probe = near_.options().probe_timeout;
+        auto const probe = std::min(near_.options().probe_timeout, very_long);
         verdict_by_ = deadline_after(probe + probe / 4 * (at_.depth() + 1), now);
         send(at_.parent(), tree_frame::type::late, in_ms(given));
     }
@@ -174,6 +174,8 @@ public:
     std::optional<outcome> take_outcome() { return std::exchange(outcome_, std::nullopt); }
 
 private:
+    /// What `no_timeout` means where times are added up.
+    static constexpr std::chrono::milliseconds very_long = std::chrono::hours(24 * 365);
     using entries = tree_entries;
     struct call {
         bool here = false;
@@ -301,7 +303,8 @@ private:
     /// Its answer may be queued behind a long message; it counts as active while that moves.
     missing_rank unanswered(int child) const {
         missing_rank m{.rank = child};
-        if (auto const idle = near_.moving(child, now_, near_.options().peer_timeout)) {
+        auto const within = std::min(near_.options().peer_timeout, very_long);
+        if (auto const idle = near_.moving(child, now_, within)) {
             m.answered = true;
             m.phase = "a long message";
             m.idle = missing_rank::in_ms(*idle);
