@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group whose processes stand still for a while (a suspended job, a paused machine) and go on.
 #include "support/error_codes.hpp"
+#include "support/scratch.hpp"
 #include "support/tree_world.hpp"
 
 #include <cairn/comm/deadline.hpp>
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <string>
@@ -323,6 +325,38 @@ BOOST_AUTO_TEST_CASE(processes_that_were_stopped_meet_again) {
     p.signal(1, SIGSTOP);
     BOOST_TEST(p.next_but_dots() == 'f');
     p.signal(1, SIGCONT);
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_is_stopped_while_it_joins_goes_on) {
+    support::scratch const place;
+    cairn::tcp_options o;
+    o.interfaces = "lo";
+    o.join_timeout = 3s;
+    auto const join = [&](int rank) {
+        (void)cairn::tcp_group::from_directory(place.dir.string(), "run", rank, 2, o);
+    };
+    auto const zero = ::fork();
+    if (zero == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        try {
+            join(0);
+        } catch (const std::exception& e) {
+            std::cerr << "rank 0: " << e.what() << std::endl;
+            ::_exit(1);
+        }
+        ::_exit(0);
+    }
+    for (int k = 0; k < 1000 && !std::filesystem::exists(place.dir / "cairn-run.group"); ++k)
+        std::this_thread::sleep_for(10ms);
+    std::this_thread::sleep_for(100ms);
+    ::kill(zero, SIGSTOP);
+    std::this_thread::sleep_for(6s);
+    ::kill(zero, SIGCONT);
+    std::this_thread::sleep_for(300ms);
+    BOOST_CHECK_NO_THROW(join(1));
+    int how = -1;
+    BOOST_TEST(::waitpid(zero, &how, 0) == zero);
+    BOOST_TEST(how == 0);
 }
 
 #endif

@@ -20,6 +20,18 @@ inline bool is_damage(std::error_code code) {
                        [&](errc c) { return code == make_error_code(c); });
 }
 
+/// Returns what a function that reads returns. After damage it is called once more: a network, or
+/// memory, may have changed what was read.
+template <class F>
+auto once_more_if_damaged(F&& read) {
+    try {
+        return read();
+    } catch (const error& e) {
+        if (!is_damage(e.code())) throw;
+    }
+    return read();
+}
+
 }  // namespace cairn::detail
 
 #endif

@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/record_list.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/catalog/whole.hpp>
+#include <cairn/detail/damage.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/commit_section.hpp>
 #include <cairn/format/native/index_magic.hpp>
@@ -118,8 +119,10 @@ CAIRN_DECL found_places find_places(any_store root, cairn::activity* activity,
         }
         try {
             auto place = root.at(c.id);
-            auto read =
-                unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
+            auto read = once_more_if_damaged([&] {
+                return unless_removed(place, metadata_name,
+                                      [&] { return read_commit_record(place); });
+            });
             if (!read) {
                 out.others.push_back(std::move(at));
                 continue;

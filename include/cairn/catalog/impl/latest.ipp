@@ -98,17 +98,10 @@ CAIRN_DECL auto candidates::next_one() -> std::optional<candidate> {
             look_again(std::move(c));
             return {};
         }
-        auto const read = [&] {
+        auto m = once_more_if_damaged([&] {
             return unless_removed(place, metadata_name,
                                   [&] { return read_checked_metadata(place); });
-        };
-        std::optional<metadata> m;
-        try {
-            m = read();
-        } catch (const error& e) {
-            if (!is_damage(e.code())) throw;
-            m = read();  // a network, or memory, may have changed it
-        }
+        });
         if (!m) return {};
         return candidate{current_, std::move(*m)};
     } catch (const error& e) {

@@ -87,6 +87,8 @@ private:
         if (over_) return;
         if (busy_) return f();  // called from `perform`: the outer call continues
         busy_ = true;
+        if (auto const now = clock::now(); armed_ && now > *armed_ + longest_delay)
+            decides_.stood_still(now - *armed_);
         try {
             attempt(f);
             bool more = true;
@@ -100,7 +102,8 @@ private:
         }
     }
     void arm() {
-        timer_.expires_at(decides_.wake());
+        armed_ = std::min(decides_.wake(), clock::now() + std::chrono::seconds(1));
+        timer_.expires_at(*armed_);
         timer_.async_wait([self = shared_from_this()](const error_code& ec) {
             if (!ec) self->event([&] { self->decides_.tick(clock::now()); });
         });
@@ -237,6 +240,9 @@ private:
     std::string interfaces_;
     std::optional<tcp_listener> listener_{};
     boost::asio::steady_timer timer_, done_;
+    /// A timer that is later than this shows that this process, or the whole job, was stopped.
+    static constexpr std::chrono::seconds longest_delay{2};
+    std::optional<clock::time_point> armed_{};
     std::map<int, connection> all_{};
     std::set<std::size_t> pending_{};
     bool accepting_ = false;

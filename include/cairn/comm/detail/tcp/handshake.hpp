@@ -50,6 +50,10 @@ public:
         look_up();
         check();
     }
+    /// This process was stopped so long, and the others with it, probably: that does not count.
+    void stood_still(time::duration how_long) {
+        if (by_ < time::max() - how_long) by_ += how_long;
+    }
     /// The result of `look_up`: rank 0's id, or none if it is not known yet.
     void found(const std::optional<tcp_id>& id, time now) {
         now_ = now;
