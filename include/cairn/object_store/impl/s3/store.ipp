@@ -64,13 +64,18 @@ struct s3_store::impl {
     static std::optional<std::vector<detail::s3::listed_upload>> listed(const s3_store& at,
                                                                         const std::string& prefix) {
         auto& here = at.s_->here();
-        try {
-            return detail::s3::list_uploads(here.requests, prefix);
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::permission_denied)) throw;
-            here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
-                      e.what());
-            return {};
+        // A right that was denied once may have been given meanwhile: what is not seen is lost with
+        // the intent that names it.
+        for (bool again = true;; again = false) {
+            try {
+                return detail::s3::list_uploads(here.requests, prefix);
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::permission_denied)) throw;
+                if (again) continue;
+                here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
+                          e.what());
+                return {};
+            }
         }
     }
     /// The uploads below a place; none, with a warning, if this key may not list them.
