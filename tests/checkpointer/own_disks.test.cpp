@@ -175,11 +175,11 @@ BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_that_fails_is_told) {
     tiered_run r(2);
     notes saw;
     r.on_ranks([&](rank& me) {
-        support::meddling_store const disk(
-            r.base, {.before_publish = [](const std::string& path) {
-                if (path.find(".cairn-trial.") != path.npos)
-                    throw cairn::error(cairn::errc::permission_denied, {.file = path});
-            }});
+        support::meddling_store disk(r.base, {.before_publish = [](const std::string& path) {
+                                         if (path.find(".cairn-trial.") != path.npos)
+                                             throw cairn::error(cairn::errc::permission_denied,
+                                                                {.file = path});
+                                     }});
         cairn::checkpointer ckpt(me.member, disk, r.options(me));
         save_step(me, ckpt, 1);
         auto const report = ckpt.wait();

@@ -94,7 +94,6 @@ BOOST_AUTO_TEST_CASE(wait_reports_a_failure_that_a_later_save_has_outlived) {
     }
 }
 
-/// Of the failure of the save before, nobody would be told otherwise.
 /// It may have a warning that is given once.
 BOOST_AUTO_TEST_CASE(a_report_is_returned_though_another_call_has_learned_of_it) {
     run r(2);
@@ -112,6 +111,7 @@ BOOST_AUTO_TEST_CASE(a_report_is_returned_though_another_call_has_learned_of_it)
     });
 }
 
+/// Of the failure of the save before, nobody would be told otherwise.
 BOOST_AUTO_TEST_CASE(a_save_that_cannot_start_throws_what_it_has_tolerated_too) {
     for (int n : {1, 3}) {
         run r(n);

@@ -318,9 +318,10 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
                                    {size, hosts},
                                    {"RANK", "3"},
                                    {"WORLD_SIZE", "8"},
+                                   {"GROUP_WORLD_SIZE", "2"},
                                    {"MASTER_PORT", "29500"},
                                    {"TORCHELASTIC_RUN_ID", "x"}});
-            bool const within = std::string(hosts) != "16";
+            bool const within = std::string(hosts) == "2";  // otherwise its workers start others
             BOOST_TEST((w.launcher == "torchrun") == within);
             BOOST_TEST(w.rank == (within ? 3 : 0));
         }

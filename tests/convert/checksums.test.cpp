@@ -12,13 +12,15 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
-// Checksums of what is converted.
+// Checksums, and versions of files, of what is converted.
 BOOST_AUTO_TEST_SUITE(convert_checksums)
 
 namespace {
@@ -125,6 +127,29 @@ BOOST_AUTO_TEST_CASE(rows_that_are_put_together_are_checked_in_the_pass_that_wri
         damage(from / at.file, at.offset + at.length / 2);
     }
     (void)convert_to("again.pt");
+}
+
+BOOST_AUTO_TEST_CASE(a_save_of_pytorch_into_the_source_ends_a_conversion) {
+    support::scratch s;
+    auto const from = s.dir / "from", to = s.dir / "to";
+    fs::copy(fs::path(CAIRN_GOLDEN) / "torch-2.14.1/kinds_3_files/checkpoint", from,
+             fs::copy_options::recursive);
+    int calls = 0;
+    cairn::convert_options o;
+    o.wants = [&](std::string_view) {  // after the metadata was read, and before data are
+        if (calls++ != 0) return true;
+        for (auto const& file : fs::directory_iterator(from)) {
+            if (file.path().extension() != ".distcp") continue;
+            fs::copy_file(file.path(), s.dir / "new");
+            fs::last_write_time(s.dir / "new", fs::last_write_time(file) + std::chrono::seconds(1));
+            fs::rename(s.dir / "new", file.path());
+        }
+        return true;
+    };
+    BOOST_CHECK_EXCEPTION((void)cairn::convert(from.string(), to.string(), o), cairn::error,
+                          is(cairn::errc::concurrent_save));
+    BOOST_TEST(!fs::exists(to / ".metadata"));
+    BOOST_CHECK_NO_THROW((void)cairn::convert(from.string(), to.string(), o));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

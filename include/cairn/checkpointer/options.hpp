@@ -100,8 +100,9 @@ struct checkpointer_options {
     /// before its report. A checkpoint that cannot be removed is a warning of one report.
     /// Checkpoints that no checkpointer has saved stay, including copied and renamed ones; so do
     /// those that a load of this process is reading, or of another process that has announced it
-    /// (`torch_reader_options::announce`). The coordinator's value is used. By default, all are
-    /// kept.
+    /// (`torch_reader_options::announce`). The first save also removes what saves and removals that
+    /// were killed have left in the places of steps. The coordinator's value is used. By default,
+    /// all are kept.
     retention keep{};
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;
@@ -166,7 +167,7 @@ struct checkpoint_result {
     /// next call.
     std::vector<int> signals{};
     /// This rank's report of an earlier save, in the call that learned that it has completed, or
-    /// in the next one if that was `load` or another call that returns none.
+    /// in the next one that saves, or `wait`, if that was `load` or another call that returns none.
     std::optional<save_report> completed{};
     /// The latest upload, in the call that learned that it is complete.
     std::optional<uploaded_checkpoint> uploaded{};

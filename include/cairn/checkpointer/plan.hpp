@@ -28,8 +28,9 @@ struct rank_needs {
 struct checkpoint_plan {
     std::vector<rank_needs> ranks{};  ///< In rank order.
     std::uint64_t bytes = 0;          ///< Of all ranks.
-    /// Free space where the checkpoint would be: the least that any rank sees. Empty if the store
-    /// is not a `file_store`.
+    /// Free space where the checkpoint would be: the least that any rank sees. Hosts with disks of
+    /// their own need only the bytes of their ranks there. Empty if the store is not a
+    /// `file_store`.
     std::optional<std::uint64_t> free_bytes{};
     friend bool operator==(const checkpoint_plan&, const checkpoint_plan&) = default;
 };

@@ -247,19 +247,25 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
             run.left.insert(s.place);
             run.uncertain.insert(s.place);
         }
+    std::set<checkpoint_id> still;  // places to look at again
+    for (auto const& c : gone) still.insert(c.id);
     for (auto const& at : found.others)
         if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
+            // What a run without rules has not made is none of its business.
+            if (keep.keeps_all() && !is_step_name(at.id)) continue;
+            if (activity != nullptr) activity->advance();
             bool all = false;
             // What a storage was still to do when a rank gave it up is done by the next save.
             bool const again = run.uncertain.erase(at.id) != 0;
             bool const silent = attempt("leftovers in '" + at.id + "'", [&](auto& said) {
                 all = collect_place(root, at.id, said, activity, again);
             });
-            if (all && silent)
-                run.left.erase(at.id);
-            else
-                run.left.insert(at.id);
+            if (!all || !silent) still.insert(at.id);
         }
+    // What may appear yet in a place that is not there is looked for once more.
+    for (auto const& id : run.left)
+        if (still.count(id) == 0 && run.uncertain.erase(id) != 0) still.insert(id);
+    run.left = std::move(still);
     run.collected = true;
     return warnings;
 }

@@ -190,14 +190,15 @@ CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
     if (!is_apart(*group_)) return;
     try {
         if (part) add_local(*part);
-        while (!local_.empty()) {
-            auto place = parts_.store.at(local_.begin()->second.place);
-            // With the metadata it may be whole.
-            if (changes_within_lag(place, [&] { return exists(place, metadata_name); }))
-                local_.erase(local_.begin());
-            else
-                remove_local(local_.begin()->first);
-        }
+        // With the metadata one may be whole.
+        (void)changes_within_lag(parts_.store, [&] {
+            std::erase_if(local_, [&](auto const& own) {
+                auto place = parts_.store.at(own.second.place);
+                return exists(place, metadata_name);
+            });
+            return local_.empty();
+        });
+        while (!local_.empty()) remove_local(local_.begin()->first);
     } catch (...) {  // as above
     }
 }

@@ -58,8 +58,9 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
     // torchrun's agents, one on each host, may themselves be ranks of another launcher.
     auto const outer = std::max(as_number(get("CAIRN_WORLD_SIZE")).value_or(0),
                                 as_number(get("OMPI_COMM_WORLD_SIZE")).value_or(0));
-    bool const within =
-        has("TORCHELASTIC_RUN_ID") && outer > 0 && as_number(get("WORLD_SIZE")).value_or(0) > outer;
+    bool const within = has("TORCHELASTIC_RUN_ID") && outer > 0 &&
+                        as_number(get("GROUP_WORLD_SIZE")) == outer &&
+                        as_number(get("WORLD_SIZE")).value_or(0) > outer;
     // Half of a pair is an error, not one rank alone: each process would take itself for all.
     if (within) {
         of_torchrun();

@@ -3,8 +3,10 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
+#include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
@@ -40,17 +42,24 @@ CAIRN_DECL source_pieces::reader::reader(any_reader of, std::shared_ptr<const ma
 
 /// Returns the versions of data files whose names the next save may use again, as PyTorch's do.
 /// Others have names of their own, or were noted with the metadata.
-inline auto reusable_versions(any_store place, const metadata& m) {
+inline auto reusable_versions(const any_store& place, const metadata& m) {
     decltype(m.file_versions) found;
     if (m.format != checkpoint_format::torch_dcp || !m.save_id.empty()) return found;
-    for (auto const& [name, size] : m.file_sizes) {
-        if (!is_object_name(name)) continue;
+    std::vector<std::string> names;
+    for (auto const& [name, size] : m.file_sizes)
+        if (is_object_name(name)) names.push_back(name);
+    std::mutex one;
+    for_each_in_parallel(requests_in_flight_of(place), names.size(), [&](std::size_t i) {
         try {
-            auto version = place.open(name).tag().text;
-            if (!version.empty()) found.emplace(name, std::move(version));
-        } catch (const error&) {  // who reads it says why, if anybody does
+            auto version = any_store(place).open(names[i]).tag().text;
+            std::lock_guard const lock(one);
+            if (!version.empty()) found.emplace(names[i], std::move(version));
+        } catch (const error& e) {  // who reads it says why, if anybody does
+            if (e.code() != make_error_code(errc::not_found) &&
+                e.code() != make_error_code(errc::permission_denied))
+                throw;
         }
-    }
+    });
     return found;
 }
 

@@ -76,7 +76,7 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
                       ", fan-in " + std::to_string(where.fan_in)});
     auto const& alive = o.liveness;
     if (alive.heartbeat_interval.count() <= 0 ||
-        (alive.heartbeat_interval != no_timeout && alive.peer_timeout <= alive.heartbeat_interval))
+        (alive.peer_timeout != no_timeout && alive.peer_timeout <= alive.heartbeat_interval))
         throw error(errc::invalid_argument,
                     {.expected = "tcp_options::liveness with a heartbeat_interval above 0 and "
                                  "below peer_timeout",

@@ -8,7 +8,6 @@
 #include <cairn/comm/unique_id.hpp>
 #include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/blocked_signals.hpp>
-#include <cairn/detail/forks.hpp>
 #include <cairn/detail/host_name.hpp>
 #include <cairn/detail/unique_fd.hpp>
 
@@ -202,9 +201,7 @@ private:
         auto old = open(O_RDWR);  // NFS locks nothing else
         if (old.get() < 0 && errno != ENOENT) old = open(O_RDONLY);
         if (old.get() < 0) return errno == ENOENT || ::unlink(path_.c_str()) == 0;
-        bool const locked = ::flock(old.get(), LOCK_EX | LOCK_NB) == 0;
-        bool const used = !locked && errno == EWOULDBLOCK;
-        if (!locked && !used) claim();  // without locks, whoever uses it learns of it
+        bool const used = ::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
         if (!used && is_at_path(old.get())) ::unlink(path_.c_str());
         return !used;
     }
@@ -266,13 +263,13 @@ inline bool listens_at(int descriptor, std::uint16_t port) {
     return ntohs(own) == port;
 }
 /// Opens rank 0's socket at the address in its id.
-/// @param descriptor  The launcher's socket there, which serves all groups: a program between it
-///                    and this one, such as a shell, may hold the port. Below 0: there is none.
+/// @param descriptor  The launcher's socket there, which serves all groups, of children too: a
+///                    program between it and this one, such as a shell, may hold the port. Below 0:
+///                    there is none.
 inline void listen_as_told(const tcp_id& id, int descriptor) {
     auto const& at = id.addresses.at(0);
-    if (descriptor >= 0 && listens_at(descriptor, at.port)) {
-        ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-        close_in_children(descriptor, true);
+    bool const given = descriptor >= 0 && listens_at(descriptor, at.port);
+    if (given) {
         std::vector<int> own(1);
         own[0] = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
         if (own[0] >= 0) return waiting_listeners::put(id, std::move(own));
@@ -282,8 +279,9 @@ inline void listen_as_told(const tcp_id& id, int descriptor) {
         tcp_listener listener(io.get_executor(), {at.host}, at.port);
         waiting_listeners::put(id, listener.release());
     } catch (const error& e) {
-        if (descriptor < 0) throw;
         auto c = e.context();
+        auto const taken = std::make_error_code(std::errc::address_in_use).message();
+        if (descriptor < 0 || given || c.found != taken) throw;
         c.remedy = "let the program between cairn launch and this one pass descriptor " +
                    std::to_string(descriptor) +
                    " on, as in Python subprocess.run(..., close_fds=False)";
