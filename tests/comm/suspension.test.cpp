@@ -336,6 +336,7 @@ BOOST_AUTO_TEST_CASE(a_job_that_is_stopped_while_it_joins_goes_on) {
         (void)cairn::tcp_group::from_directory(place.dir.string(), "run", rank, 2, o);
     };
     auto const zero = ::fork();
+    BOOST_REQUIRE(zero >= 0);
     if (zero == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         try {

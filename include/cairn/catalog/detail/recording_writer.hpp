@@ -30,11 +30,9 @@ namespace cairn::detail {
 /// The knowledge of one run about the checkpoints in a store. Thread-safe.
 class run_catalog {
 public:
-    /// So many numbers has each second in which a run may begin.
-    static constexpr std::uint64_t per_second = std::uint64_t{1} << 20;
-    /// A step in the order of commits that exceeds those of checkpoints which cannot be seen, also
-    /// if clocks differ by a day.
-    static constexpr std::uint64_t beyond_known = per_second << 17;
+    /// A step in the order of commits that exceeds those of one run which cannot be seen: so many
+    /// numbers has each second in which a run may begin.
+    static constexpr std::uint64_t beyond_known = std::uint64_t{1} << 20;
 
     /// @param also     A second store with checkpoints of the run: the order of commits goes on
     ///                 from those in it, too.
@@ -53,7 +51,7 @@ public:
         auto const s =
             std::chrono::duration_cast<std::chrono::seconds>(begin.time_since_epoch()).count();
         return static_cast<std::uint64_t>(std::clamp<std::int64_t>(s, 0, std::int64_t{1} << 40)) *
-               per_second;
+               beyond_known;
     }
 
     const retention& keep() const noexcept { return keep_; }

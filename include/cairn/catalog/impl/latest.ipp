@@ -52,7 +52,9 @@ CAIRN_DECL void candidates::tell(const std::string& text) const {
 /// newest while storage failed.
 CAIRN_DECL void candidates::look_again(committed_checkpoint c) {
     auto place = root_.at(c.id);
-    auto read = unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
+    auto read = once_more_if_damaged([&] {
+        return unless_removed(place, metadata_name, [&] { return read_commit_record(place); });
+    });
     if (!read) return;
     c.record = std::move(*read);
     c.problem.clear();

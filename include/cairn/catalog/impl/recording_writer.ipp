@@ -100,8 +100,8 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     also_.reset();
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
-    if (is_unseen) highest_ += beyond_known;
     highest_ = std::max(highest_, least_);
+    if (is_unseen) highest_ += beyond_known;
     return ++highest_;
 }
 

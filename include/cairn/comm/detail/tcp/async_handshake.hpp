@@ -102,7 +102,9 @@ private:
         }
     }
     void arm() {
-        armed_ = std::min(decides_.wake(), clock::now() + std::chrono::seconds(1));
+        // An event that has taken long is no stop: what was due meanwhile is due now.
+        auto const now = clock::now();
+        armed_ = std::clamp(decides_.wake(), now, now + std::chrono::seconds(1));
         timer_.expires_at(*armed_);
         timer_.async_wait([self = shared_from_this()](const error_code& ec) {
             if (!ec) self->event([&] { self->decides_.tick(clock::now()); });
