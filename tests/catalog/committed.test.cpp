@@ -126,18 +126,21 @@ BOOST_AUTO_TEST_CASE(a_number_that_no_run_reaches_is_not_believed) {
 BOOST_AUTO_TEST_CASE(numbers_exceed_those_that_are_known) {
     cairn::memory_store store;
     save_steps(store, {1});
+    auto const saved =
+        cairn::detail::find_places(cairn::any_store(store)).committed.at(0).record->sequence;
     auto damaged = store.at("step_2");
     damaged.publish(".metadata", cairn::byte_vector(5), std::nullopt);
     cairn::any_store const root(store);
-    for (std::uint64_t const loaded : {std::uint64_t{0}, std::uint64_t{41}}) {
+    for (std::uint64_t const loaded : {std::uint64_t{0}, saved + 40}) {
         cairn::detail::run_catalog c({});
         auto record = some_record();
         record.sequence = loaded;
         if (loaded != 0) c.note_read(record);
         std::vector<std::string> warnings;
-        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == (loaded == 0 ? 2u : 42u));
+        auto const known = std::max(saved, loaded);
+        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == known + 1);
         BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
-        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == (loaded == 0 ? 3u : 43u));
+        BOOST_TEST(c.next_sequence(root, warnings, nullptr) == known + 2);
         BOOST_TEST(warnings.size() == (loaded == 0 ? 1u : 0u));
     }
 }
@@ -202,9 +205,8 @@ BOOST_AUTO_TEST_CASE(a_stale_list_of_records_changes_no_order) {
     cairn::any_store root{tagging(base)};
     BOOST_TEST(cairn::detail::read_record_list(root).count("step_1") == 1u);
     std::string all;
-    for (auto const& c : cairn::detail::find_places(root).committed)
-        all += c.id + ":" + std::to_string(c.record->sequence) + " ";
-    BOOST_TEST(all == "step_2:2 step_3:3 step_1:4 ");
+    for (auto const& c : cairn::detail::find_places(root).committed) all += c.id + " ";
+    BOOST_TEST(all == "step_2 step_3 step_1 ");
 }
 
 BOOST_AUTO_TEST_CASE(a_list_of_records_with_an_impossible_number_is_not_believed) {
@@ -227,9 +229,13 @@ BOOST_AUTO_TEST_CASE(numbers_go_on_from_run_to_run_and_when_steps_go_back) {
     save_steps(store, {110, 120});
     save_steps(store, {200});  // replaced
     std::string all;
-    for (auto const& c : cairn::detail::find_places(cairn::any_store(store)).committed)
-        all += c.id + ":" + std::to_string(c.record->sequence) + " ";
-    BOOST_TEST(all == "step_100:1 step_300:3 step_110:4 step_120:5 step_200:6 ");
+    std::uint64_t last = 0;
+    for (auto const& c : cairn::detail::find_places(cairn::any_store(store)).committed) {
+        all += c.id + " ";
+        BOOST_TEST(c.record->sequence > last);
+        last = c.record->sequence;
+    }
+    BOOST_TEST(all == "step_100 step_300 step_110 step_120 step_200 ");
 }
 
 BOOST_AUTO_TEST_CASE(checkpoints_of_others_come_first_by_their_numbers) {

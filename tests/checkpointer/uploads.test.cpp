@@ -222,6 +222,7 @@ BOOST_AUTO_TEST_CASE(what_a_signal_asks_for_waits_for_no_upload) {
         save_step(me, ckpt, 3);
         me.meet();
         BOOST_TEST(!r.is_durable("step_1"));
+        me.meet();
         slow.open();
         BOOST_TEST(ckpt.wait().has_value());
     });
