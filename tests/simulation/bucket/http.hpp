@@ -36,7 +36,8 @@ struct http_options {
 struct http_result {
     response got{};
     std::string failure{};
-    bool not_sent = false, resent = false, hopeless = false, stopped = false, too_long = false;
+    bool not_sent = false, resent = false, hopeless = false, not_http = false, stopped = false,
+         too_long = false;
 };
 
 class http {
