@@ -46,7 +46,10 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(any_store& place) {
     if (index > size) bad("an index of an impossible length");
     auto const at = size - index;
     if (at < tail) return {};
-    auto const length = native::commit_length_at_end(before(at, tail));
+    auto length = native::commit_length_at_end(before(at, tail));
+    // Without a record it counts as older than all others: not because of a byte that a network has
+    // changed.
+    if (length == 0) length = native::commit_length_at_end(before(at, tail));
     if (length == 0) return {};
     constexpr std::uint64_t most = std::uint64_t{1} << 24;  // no record has so many metrics
     if (length < native::commit_tail_bytes || length > at || length > most)
