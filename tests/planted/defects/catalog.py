@@ -10,8 +10,8 @@ WRITER = "catalog/impl/recording_writer.ipp"
 
 DEFECTS = [
     Defect("failed-removal-not-remembered", "catalog/impl/removal.ipp",
-           "run.left.insert(c.id);  // its intent",
-           "if (!PLANTED) run.left.insert(c.id);  // its intent",
+           "for (auto const& c : gone) still.insert(c.id);",
+           "for (auto const& c : gone) if (!PLANTED) still.insert(c.id);",
            by="catalog:catalog_run_memory",
            wrong="what a removal has left, which failed in the middle, stays until the run ends"),
     Defect("all-kept-and-nothing-collected", "catalog/impl/recording_writer.ipp",

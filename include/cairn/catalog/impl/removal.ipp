@@ -175,7 +175,6 @@ inline std::vector<checkpoint_id> not_found_of(const retention& keep, const foun
 inline void remove_one(const any_store& root, const kept_or_not& c, run_memory& run,
                        std::vector<std::string>& warnings, cairn::activity* activity) {
     run.known.erase(c.id);
-    run.left.insert(c.id);  // its intent may list files that are too young
     bool gone = false;
     std::exception_ptr failure;
     try {
@@ -247,8 +246,8 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
             run.left.insert(s.place);
             run.uncertain.insert(s.place);
         }
-    std::set<checkpoint_id> still;  // places to look at again
-    for (auto const& c : gone) still.insert(c.id);
+    std::set<checkpoint_id> still;                  // places to look at again
+    for (auto const& c : gone) still.insert(c.id);  // intents may list files that are too young
     for (auto const& at : found.others)
         if (!at.linked && (!run.collected || run.left.count(at.id) != 0)) {
             // What a run without rules has not made is none of its business.
