@@ -272,15 +272,15 @@ private:
             o.liveness = {std::chrono::milliseconds(100), std::chrono::milliseconds(1500),
                           std::chrono::milliseconds(300)};
             auto const group = [&] {
-                char text[4096] = {};
+                // One of a size: each rank takes one whole from the pipe that all share.
+                std::string t(512, '\n');
                 if (rank == 0) {
                     auto const id = cairn::tcp_group::unique_id(o);
-                    auto const t = id.text() + "\n";
+                    t.replace(0, id.text().size(), id.text());
                     for (int r = 1; r < n; ++r) (void)!::write(ids[1], t.data(), t.size());
                     return cairn::tcp_group(id, rank, n, o);
                 }
-                for (char* at = text; ::read(ids[0], at, 1) == 1 && *at != '\n';) ++at;
-                std::string const t(text);
+                (void)!::read(ids[0], t.data(), t.size());
                 return cairn::tcp_group(cairn::tcp_id::parse(t.substr(0, t.find('\n'))), rank, n,
                                         o);
             };
