@@ -6,6 +6,7 @@
 #include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -49,25 +50,33 @@ void make(cairn::file_store& store, const std::string& name) {
 
 }  // namespace
 
-/// The space of what the last save has replaced is there when a rank creates its next file.
+/// The space of what the last save has replaced is there when a rank creates its next file, in
+/// every format.
 BOOST_AUTO_TEST_CASE(a_save_has_the_space_of_what_the_last_one_has_removed) {
-    support::scratch dir;
-    auto const id = (dir.dir / "c").string();
-    watching const w(dir.dir.string());
-    w.s.all_is = EXT4_SUPER_MAGIC;
-    std::vector<float> v(std::size_t{1} << 20);
-    for (int k = 0; k < 3; ++k) (void)cairn::save(cairn::state_dict{{"w", v}}, id);
-    auto const seen = w.s.seen();
-    int removed = 0;
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-        if (seen[i].what != "remove" || !is_data(seen[i])) continue;
-        auto const next =
-            first(seen, i, [](const system_call& c) { return c.what == "create" && is_data(c); });
-        if (next == none) continue;
-        ++removed;
-        BOOST_TEST(first(seen, i, is("close", seen[i].path)) < next);
-    }
-    BOOST_TEST(removed == 1);
+    auto const check = [](auto&&... writer) {
+        support::scratch dir;
+        auto const id = (dir.dir / "c").string();
+        watching const w(dir.dir.string());
+        w.s.all_is = EXT4_SUPER_MAGIC;
+        std::vector<float> v(std::size_t{1} << 20);
+        for (int k = 0; k < 3; ++k) (void)cairn::save(cairn::state_dict{{"w", v}}, id, writer...);
+        auto const is_large = [](const system_call& c) {
+            return is_data(c) || c.path.ends_with(".safetensors");
+        };
+        auto const seen = w.s.seen();
+        int removed = 0;
+        for (std::size_t i = 0; i < seen.size(); ++i) {
+            if (seen[i].what != "remove" || !is_large(seen[i])) continue;
+            auto const next =
+                first(seen, i, [&](auto const& c) { return c.what == "create" && is_large(c); });
+            if (next == none) continue;
+            ++removed;
+            BOOST_TEST(first(seen, i, is("close", seen[i].path)) < next);
+        }
+        BOOST_TEST(removed == 1);
+    };
+    check();
+    check(cairn::safetensors_writer());
 }
 
 /// In saves one after the other only the coordinator has files to free, and all ranks wait for it.

@@ -59,6 +59,7 @@ private:
     std::optional<event> perform(step s);
     void open();
     void set_up();
+    void await_space() const;
     static std::pair<std::uint64_t, std::uint64_t> content(const save_plan& plan);
     void begin_staging(polling::then copied);
     std::vector<std::byte> staged();

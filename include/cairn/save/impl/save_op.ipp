@@ -7,6 +7,7 @@
 #include <cairn/comm/detail/omitted.hpp>
 #include <cairn/mapping/detail/digest.hpp>
 #include <cairn/mapping/detail/lines.hpp>
+#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -75,6 +76,9 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case plan_global:
             return worked("plan for all", [&] {
                 plans_.join(everybody_, *parts_.planner, *parts_.writer, options_);
+                // What ended saves have left is removed: other processes of this host are about to
+                // write to a disk that may have been full.
+                await_space();
                 return std::vector<std::byte>();
             });
         case exchange_global:
@@ -147,9 +151,17 @@ CAIRN_DECL void save_op::set_up() {
     parts_.writer->reset(id_);
     begun_ = true;
     parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
+    // No rank creates a file before all have planned, so this save finds the space that the last one
+    // has freed.
+    await_space();
     storage_setup const me{ranks_->rank(),  ranks_->size(),    ranks_->coordinator(),
                            report_.save_id, clock_.activity(), stop_.get_token()};
     parts_.writer->set_up_writer(me);
+}
+
+/// Returns when the files that this process has removed take no space any more.
+CAIRN_DECL void save_op::await_space() const {
+    removed_space::of_process().wait([this] { clock_.activity()->advance(); });
 }
 
 /// Returns the bytes and items that a plan writes.

@@ -61,14 +61,10 @@ public:
         intent_.owner = record_owner::this_one();
         if (!start_.text.empty()) read_old(store);
         if (old_problem_.empty()) ended.remove_found();
-        has_removed_ = ended.has_removed();
         early_warnings_ = ended.take_warnings();
         intent_.names = std::move(names);
         own_.publish(store, intent_);
     }
-
-    /// Whether `take` has removed files, whose space may not be free yet.
-    bool has_removed() const noexcept { return has_removed_; }
 
     /// Replaces the metadata, durably and only if it has not changed since `take`; from then on the
     /// checkpoint exists.
@@ -197,7 +193,6 @@ private:
     own_intent own_{};
     object_tag start_{};
     std::string old_problem_{};
-    bool has_removed_ = false;
     std::vector<std::string> early_warnings_{};  ///< Of `take`, for `sweep`.
 };
 

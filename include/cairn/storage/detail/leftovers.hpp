@@ -134,8 +134,6 @@ public:
 
     /// Notes that others have removed files too: an intent is forgotten only once that is durable.
     void note_removals() noexcept { removed_ = true; }
-    /// Whether this has removed files.
-    bool has_removed() const noexcept { return has_removed_; }
     /// Makes the removals durable. @return Whether that succeeded.
     bool sync() {
         if (removed_ && attempt([&] { store_.sync(); })) removed_ = false;
@@ -285,7 +283,6 @@ private:
         for (auto& one : all) {
             gone = gone && !one.failure;  // what was not tried, comes after a failure
             removed_ = removed_ || one.touched;
-            has_removed_ = has_removed_ || one.touched;
             if (one.failure) warn(text_of(one.failure));
             if (!one.warning.empty()) warn(std::move(one.warning));
         }
@@ -344,7 +341,6 @@ private:
     std::vector<std::string> warnings_{};
     std::size_t unsaid_ = 0;
     bool removed_ = false;  ///< And not synced since.
-    bool has_removed_ = false;
     bool keeps_intents_ = false;
     bool unsure_ = false;
     bool removed_here_ = false;  ///< An intent shows that a checkpoint was removed.

@@ -8,7 +8,6 @@
 #include <cairn/format/zstd.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/detail/heeded_stop.hpp>
-#include <cairn/object_store/detail/removed_space.hpp>
 #include <cairn/object_store/detail/time_limit.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -88,15 +87,6 @@ struct torch_writer::state {
         running.emplace(me.save_id);
         signs.emplace(detail::signs_of_life::clock::now());
         shown = false;
-        // No rank creates a file before all have planned, so this save finds the space that the
-        // last one has freed.
-        await_space();
-    }
-    /// Returns when the files that this process has removed take no space any more.
-    void await_space() const {
-        detail::removed_space::of_process().wait([this] {
-            if (me.activity) me.activity->advance();
-        });
     }
 
     /// Returns how many files a rank can write at once, if the options do not say.
@@ -123,8 +113,6 @@ struct torch_writer::state {
         auto listed = names;
         if (!placed.renames()) listed.push_back(sign_name());
         hold.take(placed, me.save_id, std::move(listed), options.overwrite, me.activity.get());
-        // Other processes on this host are about to write to a disk that may have been full.
-        if (hold.has_removed()) await_space();
         std::vector<std::string> encoded;
         auto next = names.begin();
         for (auto const count : counts) {
