@@ -115,10 +115,6 @@ public:
         reader_.reset(path_);
         meta_ = naming_dead_links(path_, [&] { return reader_.read_metadata(); });
         if (!is_replaceable()) metadata_version_.clear();
-        if (is_replaceable() && !is_url(path_))
-            for (auto const& [name, size] : meta_.file_sizes)
-                if (auto version = version_of(name); !version.empty())
-                    meta_.file_versions[name] = std::move(version);
         // A file of torch.save has one checksum for all of a storage: it is compared once, not with
         // each piece.
         cairn::storage_setup setup;

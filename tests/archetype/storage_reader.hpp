@@ -207,6 +207,19 @@ struct reader_inherits_division : dividing_reader {};
 static_assert(!DividingReader<storage_reader> && !DividingReader<reader_divides_perhaps> &&
               !DividingReader<reader_inherits_division>);
 
+/// The least that `VersionedReader` asks for beyond `StorageReader`, and near misses.
+class versioned_reader : public storage_reader {
+public:
+    using storage_reader::storage_reader;
+    void check_unchanged() {}
+};
+static_assert(VersionedReader<versioned_reader>);
+
+struct reader_says_whether_unchanged : storage_reader {
+    bool check_unchanged();
+};
+static_assert(!VersionedReader<storage_reader> && !VersionedReader<reader_says_whether_unchanged>);
+
 }  // namespace cairn::archetype
 
 #endif

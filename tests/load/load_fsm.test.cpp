@@ -29,6 +29,37 @@ BOOST_AUTO_TEST_CASE(a_load_takes_the_steps_in_order) {
     BOOST_TEST(f.state_modified());
 }
 
+BOOST_AUTO_TEST_CASE(files_that_may_be_replaced_without_a_trace_are_looked_at_once_more) {
+    using enum cairn::detail::load_fsm::step;
+    for (bool const replaced : {false, true}) {
+        fsm f(true);
+        f.may_be_replaced(true);
+        std::vector<step> taken;
+        int restarts = 0;
+        while (f.current() != done) {
+            auto const s = f.current();
+            taken.push_back(s);
+            bool const moved = replaced && s == exchange_restart && restarts++ == 0;
+            f.resume(moved ? event::moved : event::ok);
+        }
+        BOOST_TEST(std::count(taken.begin(), taken.end(), look_again) == (replaced ? 2 : 1));
+        BOOST_TEST(std::count(taken.begin(), taken.end(), read) == (replaced ? 2 : 1));
+        BOOST_TEST((taken.back() == exchange_restart));
+        BOOST_TEST(f.succeeded());
+    }
+}
+
+/// A failure is not forgotten because the coordinator finds the same checkpoint.
+BOOST_AUTO_TEST_CASE(a_load_that_failed_does_not_succeed_by_a_look_at_its_files) {
+    fsm f(false);
+    f.may_be_replaced(true);
+    int results = 0;
+    while (f.current() != step::done)
+        f.resume(f.current() == step::exchange_results && results++ == 0 ? event::moved
+                                                                         : event::ok);
+    BOOST_TEST(!f.succeeded());
+}
+
 BOOST_AUTO_TEST_CASE(items_stay_on_a_rank_unless_its_parts_or_the_coordinator_look_at_them) {
     for (bool const coordinators : {true, false})
         for (bool const plane : {true, false})

@@ -16,11 +16,15 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -79,7 +83,67 @@ private:
     clock::time_point until_;
 };
 
+/// A store whose openings are noted; at one of them somebody replaces a file.
+class overwritten_store : public support::forwarding_store<cairn::file_store> {
+public:
+    struct openings {
+        std::mutex m{};
+        std::vector<std::string> all{};
+        std::size_t at = 0;  ///< Which one, of a data file.
+        fs::path replaced{};
+        std::size_t data = 0, when = 0;  ///< Openings of data files, and all, before.
+    };
+    overwritten_store(cairn::file_store s, std::shared_ptr<openings> seen)
+        : forwarding_store(std::move(s)), seen_(std::move(seen)) {}
+    overwritten_store at(const std::string& id) const { return {store_.at(id), seen_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        std::lock_guard const lock(seen_->m);
+        if (n.ends_with(".distcp") && seen_->data++ == seen_->at) {
+            fs::copy_file(seen_->replaced, seen_->replaced.string() + ".new");
+            fs::rename(seen_->replaced.string() + ".new", seen_->replaced);
+            seen_->when = seen_->all.size();
+        }
+        seen_->all.emplace_back(n);
+        return store_.open(n);
+    }
+
+private:
+    std::shared_ptr<openings> seen_;
+};
+
 }  // namespace
+
+/// PyTorch saves again under the same names, and no load may consist of two saves.
+BOOST_AUTO_TEST_CASE(a_file_of_pytorch_that_is_replaced_at_any_time_is_noticed) {
+    support::scratch dir;
+    fs::copy(CAIRN_GOLDEN "/torch-2.6.0/kinds_3_files/checkpoint", dir.dir / "c");
+    std::vector<fs::path> files;
+    for (auto const& e : fs::directory_iterator(dir.dir / "c"))
+        if (e.path().extension() == ".distcp") files.push_back(e.path());
+    BOOST_REQUIRE(files.size() == 3u);
+    auto const load = [&](std::size_t at, const fs::path& replaced) {
+        auto const seen = std::make_shared<overwritten_store::openings>();
+        seen->at = at;
+        seen->replaced = replaced;
+        overwritten_store const store(cairn::file_store(dir.dir), seen);
+        (void)cairn::load_tree("c", {}, cairn::torch_reader(store, {.thread_count = 1}));
+        return seen;
+    };
+    // Not when the coordinator looks at each once more, because everything is read then.
+    auto const most = load(SIZE_MAX, {})->data - files.size();
+    BOOST_TEST(most >= 2 * files.size());
+    for (auto const& file : files) {
+        for (std::size_t at = 0; at < most; ++at) {
+            BOOST_TEST_CONTEXT(file.filename() << " at opening " << at) {
+                auto const seen = load(at, file);
+                auto const& all = seen->all;
+                auto const after = all.begin() + static_cast<std::ptrdiff_t>(seen->when);
+                BOOST_TEST((std::find(after, all.end(), ".metadata") != all.end()));
+            }
+        }
+    }
+}
 
 BOOST_AUTO_TEST_CASE(what_a_host_still_sees_of_a_replaced_checkpoint_is_waited_out_by_every_verb) {
     std::vector<float> w(64);

@@ -217,8 +217,8 @@ concept CachedReadStore = ObjectStore<S> && requires(S& s, std::string_view name
 /// with different tags read different versions; equal tags mean equal bytes as far as the store can
 /// tell. The tag of a handle changes if what it reads does, e.g. a file that is written in place.
 /// Empty: not known. It need not be what `s.tag(name)` returns. A load or a conversion of files
-/// without a save id calls it before and after it reads, to notice that a file was replaced or
-/// written.
+/// without a save id calls it when it reads the metadata, before and after it reads a file, and on
+/// the coordinator at the end, to notice that a file was replaced or written.
 ///
 /// **Models**: `file_store`, `memory_store`, `s3_store`, `https_store`. **Archetype**:
 /// `archetype::versioned_read_store`.

@@ -71,8 +71,8 @@ struct item_finder {
 /// are others than the stored ones, 6 MiB: groups of rows, with their gaps. What is decoded, and
 /// has gaps, is whole in memory.
 ///
-/// The members are those of @ref StorageReader and @ref ChecksumReader, which also say who calls
-/// them, and how long their arguments live. One load at a time.
+/// The members are those of @ref StorageReader, @ref ChecksumReader and @ref VersionedReader, which
+/// also say who calls them, and how long their arguments live. One load at a time.
 class chunk_reader {
 public:
     /// @param thread_count  Number of threads that read. 0: this rank's part of the cores, or as
@@ -116,6 +116,8 @@ public:
 
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
                               completion<read_result> done);
+    /// For formats whose metadata has versions of files.
+    CAIRN_DECL void check_unchanged();
 
 private:
     struct state;

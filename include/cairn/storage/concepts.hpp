@@ -351,6 +351,24 @@ concept DividingReader = StorageReader<R> && requires(R& r) {
     { detail::declaring_class(&R::divides_chunks) } -> std::same_as<std::type_identity<R>>;
 };
 
+/// A StorageReader that notices whether files were replaced since it read the metadata, although
+/// the metadata has no save id. A load in which each rank has read its files without an error then
+/// does not consist of two saves.
+///
+/// | Expression            | Who         | Type   |
+/// |-----------------------|-------------|--------|
+/// | `r.check_unchanged()` | coordinator | `void` |
+///
+/// **Semantics**: called when all ranks have read everything, if `save_id` is empty. Throws
+/// errc::concurrent_save if a data file is another one than when `read_metadata` returned; the load
+/// then begins again, as after a failure of such a file. Files that are gone do not count.
+///
+/// **Models**: `torch_reader`, `checkpoint_reader`. **Archetype**: `archetype::versioned_reader`.
+template <class R>
+concept VersionedReader = StorageReader<R> && requires(R& r) {
+    { r.check_unchanged() } -> std::same_as<void>;
+};
+
 }  // namespace cairn
 
 #endif

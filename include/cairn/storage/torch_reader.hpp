@@ -67,6 +67,7 @@ public:
 
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
                               completion<read_result> done);
+    CAIRN_DECL void check_unchanged();
 
 private:
     struct state;

@@ -28,7 +28,7 @@ struct torch_save_parts;
 /// A directory with a `*.bin.index.json` is a model in several such files, as the hub of Hugging
 /// Face has: the tensors that the index names are read from the files where it says that they are.
 ///
-/// Nested dicts, and lists with a tensor, dict or list in them, are taken apart as DCP does:
+/// Nested dicts, and lists with a tensor or dict in them, are taken apart as DCP does:
 /// `optimizer.state.0.exp_avg`. Tensors may share storages, and have any strides. Values of classes
 /// that cairn does not know are kept as they are stored, with their tensors; the pickle is
 /// interpreted and nothing in it executed. Tensors of other kinds (sparse, quantised, nested, of a

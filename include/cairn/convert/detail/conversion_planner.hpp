@@ -50,6 +50,7 @@ private:
     void check_codes_stay() const;
     std::map<std::string, std::string, std::less<>> changed_forms() const;
     bool converts(const std::string& fqn) const;
+    std::string what_was_read() const;
     void plan_tensor(save_plan& plan, const std::string& fqn, const tensor_metadata& t,
                      const std::string& tied_to, int usual_rank) const;
 

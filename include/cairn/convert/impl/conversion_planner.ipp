@@ -4,6 +4,8 @@
 
 #include <cairn/convert/detail/conversion_planner.hpp>
 #include <cairn/error.hpp>
+#include <cairn/format/crc.hpp>
+#include <cairn/format/native/index.hpp>
 #include <cairn/format/quantised/tensors.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/quantisation_config.hpp>
@@ -173,7 +175,15 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     }
     for (auto const& path : m.paths)
         if (options_.converts(path.first)) plan.paths.push_back(path);
+    plan.storage_data = what_was_read();
     return plan;
+}
+
+/// Returns which checkpoint this rank has found at the source.
+CAIRN_DECL std::string conversion_planner::what_was_read() const {
+    auto const& m = pieces_->stored();
+    if (!m.save_id.empty()) return "save " + m.save_id;
+    return "metadata with CRC " + std::to_string(format::crc32(format::native::encode_metadata(m)));
 }
 
 /// @param usual_rank  Writes a tensor that is not cut.
@@ -198,6 +208,18 @@ CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::stri
 
 CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::create_global_save_plan(
     std::vector<save_plan> all) {
+    auto const here = what_was_read();
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        auto const read = std::exchange(all[rank].storage_data, {});
+        if (read == here) continue;
+        throw error(
+            errc::concurrent_save,
+            {.rank = static_cast<int>(rank),
+             .file = from_.store.describe(from_.id.empty() ? "." : from_.id),
+             .expected = "the coordinator's source: " + here,
+             .found = read,
+             .remedy = "it was replaced meanwhile: convert again when nothing saves there"});
+    }
     auto out = usual_.create_global_save_plan(std::move(all));
     out.second.foreign = pieces_->meta().foreign;
     out.first.at(0).text_keys = pieces_->meta().text_keys;

@@ -34,7 +34,7 @@ public:
         read,               ///< read into place
         share,              ///< broadcast what one rank has read for all
         exchange_results,   ///< all-gather
-        look_again,         ///< coordinator only: was the checkpoint replaced?
+        look_again,         ///< coordinator only: was the checkpoint, or a file of it, replaced?
         exchange_restart,   ///< broadcast
         done,
     };
@@ -69,6 +69,10 @@ public:
     /// Whether the items of this rank's plan are not sent to the coordinator and back.
     bool keeps_items() const noexcept { return local_ && !needed_; }
 
+    /// @param here  Whether files of the checkpoint may be replaced without a trace in its
+    ///              metadata, so that the coordinator looks at them when all ranks have read.
+    void may_be_replaced(bool here) noexcept { replaceable_ = here; }
+
     /// Whether the load fails if the checkpoint was replaced again.
     bool last_attempt() const noexcept { return attempt_ >= attempts; }
 
@@ -97,9 +101,12 @@ public:
             case share: return go(exchange_results);
             case exchange_results:
                 if (e == event::to_share) return go(share);
-                return ok ? go(done) : look_or_fail(e);
+                if (ok && !replaceable_) return go(done);
+                complete_ = ok;
+                return look_or_fail(ok ? event::moved : e);
             case look_again: return go(exchange_restart);
             case exchange_restart:
+                if (ok && complete_) return go(done);
                 if (e != event::moved || last_attempt()) return fail();
                 ++attempt_;
                 start();
@@ -110,7 +117,10 @@ public:
     }
 
 private:
-    void start() noexcept { step_ = coordinator_ ? step::read_metadata : step::exchange_metadata; }
+    void start() noexcept {
+        complete_ = false;
+        step_ = coordinator_ ? step::read_metadata : step::exchange_metadata;
+    }
     step go(step s) noexcept { return step_ = s; }
     /// After an exchange: all ranks decide alike.
     step look_or_fail(event e) noexcept {
@@ -128,6 +138,8 @@ private:
     bool modified_ = false;
     bool local_ = false;
     bool needed_ = true;
+    bool replaceable_ = false;
+    bool complete_ = false;  ///< All ranks have read everything, in this attempt.
     int attempt_ = 1;
 };
 

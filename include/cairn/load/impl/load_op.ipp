@@ -173,6 +173,7 @@ CAIRN_DECL void load_op::set_up() {
                            meta_.save_id,  clock_.activity(), stop_.get_token()};
     parts_.reader->set_up_reader(std::as_const(meta_), me);
     place_ = place_in(parts_.plane);
+    fsm_.may_be_replaced(meta_.save_id.empty());
 }
 /// Returns this rank's message: its plan, without items that stay here.
 CAIRN_DECL std::vector<std::byte> load_op::tell(load_plan plan) {
@@ -338,6 +339,16 @@ CAIRN_DECL load_fsm::event load_op::what_next(event e) {
 
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
+        if (failures_.empty()) {
+            try {
+                parts_.reader->check_unchanged();
+                return std::vector<std::byte>();
+            } catch (const error& e) {
+                if (e.code() != make_error_code(errc::concurrent_save) || fsm_.last_attempt())
+                    throw;
+                return std::vector<std::byte>{std::byte{1}};
+            }
+        }
         auto now = parts_.reader->read_index().meta;
         bool replaced = now.save_id != meta_.save_id;
         if (!replaced && now.save_id.empty()) {  // PyTorch's checkpoints have no id
@@ -386,8 +397,8 @@ CAIRN_DECL void load_op::restart() {
             if (e == event::cut_short) return e;
             self->mine_ = {};
             self->everybody_.clear();
-            return !o.payload.empty() && o.payload[0] == std::byte{1} ? event::moved
-                                                                      : event::failed;
+            if (!o.payload.empty() && o.payload[0] == std::byte{1}) return event::moved;
+            return known.empty() ? event::ok : event::failed;
         });
     });
 }

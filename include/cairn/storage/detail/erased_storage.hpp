@@ -63,6 +63,8 @@ public:
     /// Nothing if the reader is no `ChecksumReader`.
     virtual std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) = 0;
     virtual void read_data(const load_plan&, const read_target&, completion<read_result>) = 0;
+    /// Nothing if the reader is no `VersionedReader`.
+    virtual void check_unchanged() {}
 
 protected:
     ~erased_storage_reader() = default;
@@ -151,6 +153,9 @@ public:
     void read_data(const load_plan& plan, const read_target& target,
                    completion<read_result> done) override {
         to_.read_data(plan, target, std::move(done));
+    }
+    void check_unchanged() override {
+        if constexpr (VersionedReader<R>) to_.check_unchanged();
     }
 
 private:

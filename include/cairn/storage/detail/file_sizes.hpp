@@ -34,13 +34,24 @@ std::vector<object_info> list_if_it_can(Store& store) {
 ///
 /// Otherwise the metadata's size is kept, so that a file of a different size is reported when it is
 /// read.
+/// @param index  Its name in the store.
+/// @param newer  Gets the name of a data file that was changed after `index`, if there is one.
 /// @return whether no file is missing or that short
 template <ObjectStore Store>
-bool note_file_sizes(Store& store, metadata& m) {
+bool note_file_sizes(Store& store, metadata& m, std::string_view index, std::string& newer) {
     std::map<std::string_view, std::uint64_t> found;
     for_each_file(m, [&](const std::string& name) { found.try_emplace(name, 0); });
-    for (auto const& info : list_if_it_can(store))
-        if (auto const it = found.find(info.name); it != found.end()) it->second = info.size;
+    auto const listed = list_if_it_can(store);
+    std::int64_t written = 0;
+    for (auto const& info : listed)
+        if (info.name == index) written = info.modified;
+    newer.clear();
+    for (auto const& info : listed) {
+        auto const it = found.find(info.name);
+        if (it == found.end()) continue;
+        it->second = info.size;
+        if (written != 0 && info.modified > written) newer = info.name;
+    }
     bool all = true;
     for (auto& file : found) {
         auto const name = file.first;

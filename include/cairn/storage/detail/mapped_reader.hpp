@@ -51,6 +51,7 @@ public:
                                                       std::size_t chunk) override;
     CAIRN_DECL void read_data(const load_plan& plan, const read_target& target,
                               completion<read_result> done) override;
+    void check_unchanged() override { of_.check_unchanged(); }
 
 private:
     std::unique_ptr<mapped_reads> divided(load_plan plan) const;

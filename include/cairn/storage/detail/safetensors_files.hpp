@@ -33,6 +33,8 @@
 
 namespace cairn::detail {
 
+using format::safetensors::shard_place;
+
 /// Reads the metadata of some safetensors files in one place.
 class safetensors_files {
 public:
@@ -47,11 +49,12 @@ public:
             naming(place_, "", names[i], [&] {
                 auto const crcs = format::safetensors::checksums_in(all[i].text);
                 auto const shards = info == all[i].text.end()
-                                        ? std::map<std::string, index_vector, std::less<>>()
+                                        ? std::map<std::string, shard_place, std::less<>>()
                                         : format::safetensors::sharding_info(info->second);
                 for (auto const& t : all[i].tensors) {
                     auto const shard = shards.find(t.name);
-                    add(names[i], t, shard == shards.end() ? nullptr : &shard->second, crcs);
+                    bool const is_one = shard != shards.end() && shard->second.offsets;
+                    add(names[i], t, is_one ? &shard->second : nullptr, crcs);
                 }
             });
         }
@@ -164,12 +167,12 @@ private:
         if (s.starts_with("PK\003\004")) refuse("a zip, as torch.save writes it", "name it .pt");
     }
 
-    /// @param offsets  Of the shard that it is; null: it is the whole tensor.
-    /// @param crcs     Where cairn has written them.
+    /// @param placed  Of the shard that it is, with offsets; null: it is the whole tensor.
+    /// @param crcs    Where cairn has written them.
     void add(const std::string& file, const format::safetensors::tensor& t,
-             const index_vector* offsets, const format::safetensors::tensor_crcs& crcs) {
+             const shard_place* placed, const format::safetensors::tensor_crcs& crcs) {
         box region{index_vector(t.shape.size(), 0), t.shape};
-        if (offsets != nullptr) region.offsets = *offsets;
+        if (placed != nullptr) region.offsets = *placed->offsets;
         auto const refuse = [&](std::string expected, std::string found) {
             throw error(errc::corrupt, {.fqn = t.name,
                                         .file = place_.describe(file),
@@ -186,8 +189,8 @@ private:
             known.shape = index_vector(t.shape.size(), 0);
             known.chunks = chunk_list(names_, t.shape.size());
             if (!t.stored_as.empty()) meta_.stored_as[t.name] = t.stored_as;
-            whole_[t.name] = offsets == nullptr ? &file : nullptr;
-        } else if (offsets == nullptr || whole_[t.name] != nullptr) {
+            whole_[t.name] = placed == nullptr ? &file : nullptr;
+        } else if (placed == nullptr || whole_[t.name] != nullptr) {
             auto const* const other = whole_[t.name];
             refuse("each tensor in one file, because DCP_SHARDING_INFO does not place it",
                    other == nullptr || *other == file
@@ -199,13 +202,21 @@ private:
                        place_.describe(known.chunks.empty() ? "." : known.chunks.file(0)) + "'",
                    std::string(name_of(t.type)) + " of shape " + to_string(t.shape));
         }
+        auto const* const whole =
+            placed != nullptr && placed->global_shape ? &*placed->global_shape : nullptr;
+        if (whole != nullptr && whole->size() != t.shape.size())
+            refuse("a global shape of " + std::to_string(t.shape.size()) + " dimensions",
+                   to_string(*whole));
         for (std::size_t d = 0; d < t.shape.size(); ++d) {
             auto const end = static_cast<std::uint64_t>(region.offsets[d]) +
                              static_cast<std::uint64_t>(t.shape[d]);
-            if (end > std::uint64_t{INT64_MAX})
-                refuse("a shard within a tensor",
+            auto const most = whole != nullptr ? (*whole)[d] : INT64_MAX;
+            if (end > static_cast<std::uint64_t>(most))
+                refuse("a shard within a tensor" +
+                           (whole != nullptr ? " of shape " + to_string(*whole) : std::string()),
                        to_string(t.shape) + " at " + to_string(region.offsets));
-            known.shape[d] = std::max(known.shape[d], static_cast<std::int64_t>(end));
+            known.shape[d] =
+                std::max(known.shape[d], whole != nullptr ? most : static_cast<std::int64_t>(end));
         }
         if (t.length == 0) return;
         auto chunk = known.chunks.add();

@@ -22,7 +22,8 @@
 namespace cairn {
 
 static_assert(StorageReader<checkpoint_reader> && ChecksumReader<checkpoint_reader> &&
-              LocalReader<checkpoint_reader> && IndexReader<checkpoint_reader>);
+              LocalReader<checkpoint_reader> && IndexReader<checkpoint_reader> &&
+              VersionedReader<checkpoint_reader>);
 
 /// A reader of each format. Never moved, because `now` refers to one of them.
 struct checkpoint_reader::state {
@@ -140,6 +141,9 @@ CAIRN_DECL std::optional<chunk_checksum> checkpoint_reader::checksum(const std::
 CAIRN_DECL void checkpoint_reader::read_data(const load_plan& plan, const read_target& target,
                                              completion<read_result> done) {
     s_->now->read_data(plan, target, std::move(done));
+}
+CAIRN_DECL void checkpoint_reader::check_unchanged() {
+    s_->now->check_unchanged();
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/data_file.hpp>
+#include <cairn/storage/detail/file_versions.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_ahead.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
@@ -484,6 +485,9 @@ CAIRN_DECL std::optional<chunk_checksum> chunk_reader::checksum(const std::strin
 CAIRN_DECL void chunk_reader::read_data(const load_plan& plan, const read_target& target,
                                         completion<read_result> done) {
     s_->read_data(plan, target, std::move(done));
+}
+CAIRN_DECL void chunk_reader::check_unchanged() {
+    if (s_->meta != nullptr) detail::check_file_versions(s_->placed, *s_->meta, s_->me.stop);
 }
 
 }  // namespace cairn

@@ -21,7 +21,7 @@
 namespace cairn {
 
 static_assert(StorageReader<dequantising_reader> && LocalReader<dequantising_reader> &&
-              ChecksumReader<dequantising_reader>);
+              ChecksumReader<dequantising_reader> && VersionedReader<dequantising_reader>);
 
 struct dequantising_reader::state {
     state(const any_store& at, dequantise_options how, const torch_reader_options& reading)
@@ -95,6 +95,9 @@ CAIRN_DECL void dequantising_reader::read_data(const load_plan& plan, const read
     auto const reads = std::make_shared<detail::dequantised_reads>(
         s_->meta, s_->reader, s_->pieces_reader, plan, target, std::move(done));
     reads->run(reads);
+}
+CAIRN_DECL void dequantising_reader::check_unchanged() {
+    s_->reader.check_unchanged();
 }
 
 }  // namespace cairn

@@ -93,6 +93,12 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     return files.of_files(all);
 }
 
+/// Whether files are of single ranks, as DCP's `HuggingFaceStorageWriter` names them.
+inline bool has_shards_of_ranks(const metadata& m) {
+    return std::any_of(m.file_sizes.begin(), m.file_sizes.end(),
+                       [](auto const& file) { return file.first.starts_with("shard-"); });
+}
+
 /// Whether each tensor has one, from an index of cairn's.
 inline bool has_checksums(const metadata& m) {
     bool some = false;
@@ -137,6 +143,10 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
         notes().note(
             "safetensors files: they have no checksums and no save id, so nothing tells whether "
             "they belong together");
+    if (detail::has_shards_of_ranks(m))
+        notes().note(
+            "shards of ranks: where they do not say how large a tensor is, it ends with the last "
+            "shard that is there, so nothing tells whether files of the last ranks are missing");
     for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
     detail::note_missing_elements(notes(), m);
     if (m.is_file) detail::note_other_shards(notes(), detail::split_id(id_).name);

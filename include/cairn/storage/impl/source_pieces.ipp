@@ -40,29 +40,6 @@ CAIRN_DECL source_pieces::reader::reader(any_reader of, std::shared_ptr<const ma
     if (m) mapped_.emplace(*stored_, std::move(m));
 }
 
-/// Returns the versions of data files whose names the next save may use again, as PyTorch's do.
-/// Others have names of their own, or were noted with the metadata.
-inline auto reusable_versions(const any_store& place, const metadata& m) {
-    decltype(m.file_versions) found;
-    if (m.format != checkpoint_format::torch_dcp || !m.save_id.empty()) return found;
-    std::vector<std::string> names;
-    for (auto const& [name, size] : m.file_sizes)
-        if (is_object_name(name)) names.push_back(name);
-    std::mutex one;
-    for_each_in_parallel(requests_in_flight_of(place), names.size(), [&](std::size_t i) {
-        try {
-            auto version = any_store(place).open(names[i]).tag().text;
-            std::lock_guard const lock(one);
-            if (!version.empty()) found.emplace(names[i], std::move(version));
-        } catch (const error& e) {  // who reads it says why, if anybody does
-            if (e.code() != make_error_code(errc::not_found) &&
-                e.code() != make_error_code(errc::permission_denied))
-                throw;
-        }
-    });
-    return found;
-}
-
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise,
                                         const std::optional<mapping>& how, mapping_direction way)
@@ -70,14 +47,7 @@ CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id
     if (how && how->dequantises() && !dequantise_) dequantise_.emplace();
     set_up();
     auto first = new_reader();
-    auto const read = [&] { std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first); };
-    read();
-    auto const at = metadata_of(id_).place;
-    if (auto versions = reusable_versions(at.empty() ? store_ : store_.at(at), meta_);
-        !versions.empty()) {
-        read();  // after them, so that a save that ends meanwhile has other files
-        meta_.file_versions = std::move(versions);
-    }
+    std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first);
     if (how) {
         mapped_ = std::make_shared<const mapped_metadata>(std::move(meta_), *how, way);
         meta_ = mapped_->shown();

@@ -12,6 +12,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/claim.hpp>
 #include <cairn/storage/detail/file_sizes.hpp>
+#include <cairn/storage/detail/file_versions.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/running_reads.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
@@ -28,7 +29,8 @@
 namespace cairn {
 
 static_assert(StorageReader<torch_reader> && ChecksumReader<torch_reader> &&
-              LocalReader<torch_reader> && IndexReader<torch_reader>);
+              LocalReader<torch_reader> && IndexReader<torch_reader> &&
+              VersionedReader<torch_reader>);
 
 /// One rank's loads, one after the other. Never moved, because the finder's functions refer to it.
 struct torch_reader::state {
@@ -55,6 +57,7 @@ struct torch_reader::state {
         if (!id.empty()) place_id = at.place;
         chunks.reset(place_id);
         meta = nullptr;
+        newer.clear();
         running.reset();
     }
 
@@ -76,15 +79,18 @@ struct torch_reader::state {
                 auto file = format::native::parse_metadata_file(bytes);
                 check_metadata(file.meta);
                 auto const recorded = file.meta.file_sizes.size();
-                bool const whole = detail::note_file_sizes(placed, file.meta);
+                detail::note_file_versions(placed, file.meta);
+                bool const whole = detail::note_file_sizes(placed, file.meta, metadata_file, newer);
                 if (whole && file.has_index && file.meta.file_sizes.size() == recorded)
                     return {std::move(file.meta),
                             format::native::encode_stored(file.index, file.content_length)};
-                // A concurrent save may have replaced it, and removed the old data files.
+                // A concurrent save may have replaced it, and removed the old data files, or given
+                // their names to others.
                 byte_vector now;
                 auto const replaced = [&] { return (now = metadata_bytes()) != bytes; };
-                if (whole || again == 0 || !detail::changes_within_lag(placed, replaced))
-                    return {std::move(file.meta), {}};
+                bool const changed = whole ? !file.meta.file_versions.empty() && replaced()
+                                           : detail::changes_within_lag(placed, replaced);
+                if (!changed || again == 0) return {std::move(file.meta), {}};
                 bytes = std::move(now);
             }
         } catch (const error& e) {
@@ -105,6 +111,10 @@ struct torch_reader::state {
         note_reading(m.save_id, rank.coordinator);
         chunks.set_up_reader(m, rank);
         detail::note_metadata(chunks.notes(), m);
+        if (m.save_id.empty() && !newer.empty())
+            chunks.notes().note("'" + terminal_text(newer) +
+                                "' was changed after .metadata, which PyTorch writes last: a save "
+                                "over this checkpoint was interrupted, or files were copied");
     }
     std::optional<chunk_checksum> checksum(const std::string& fqn, std::size_t chunk) {
         auto const* t = meta == nullptr ? nullptr : meta->tensor(fqn);
@@ -130,6 +140,7 @@ struct torch_reader::state {
     torch_reader_options options;
     std::string place_id{};  ///< Of the checkpoint; empty: the store's own place.
     std::string metadata_file{detail::metadata_name};
+    std::string newer{};             ///< A data file that is, on the coordinator.
     const metadata* meta = nullptr;  ///< The caller's, of the load that was set up.
     std::optional<detail::running_read> running{};
     chunk_reader chunks;  // last member: its threads end first
@@ -170,6 +181,9 @@ CAIRN_DECL std::optional<chunk_checksum> torch_reader::checksum(const std::strin
 CAIRN_DECL void torch_reader::read_data(const load_plan& plan, const read_target& target,
                                         completion<read_result> done) {
     s_->chunks.read_data(plan, target, std::move(done));
+}
+CAIRN_DECL void torch_reader::check_unchanged() {
+    s_->chunks.check_unchanged();
 }
 
 }  // namespace cairn

@@ -188,6 +188,11 @@ public:
         auto const what = values ? call::read_values : call::read;
         inner_.read_data(plan, target, begin(what, std::move(done)));
     }
+    void check_unchanged()
+        requires VersionedReader<Reader>
+    {
+        inner_.check_unchanged();
+    }
 };
 
 }  // namespace cairn::testing::detail
