@@ -210,6 +210,28 @@ BOOST_AUTO_TEST_CASE(shards_are_placed_by_their_offsets_and_must_fit_each_other)
     refused(two("hole", {"a", "[1]", 1}, "[3]", {"a", "[2]", 2}, "[0]"), "'a'");
 }
 
+/// The last shard is missing, and no other says so but by the shape of the whole.
+BOOST_AUTO_TEST_CASE(a_shard_may_say_how_large_the_whole_tensor_is) {
+    auto const info = [](const std::string& shape) {
+        return R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":[0],\"global_shape\":)" + shape +
+               "}}\"}";
+    };
+    auto const shape_of = [&](const std::string& shape) {
+        cairn::memory_store store;
+        put(store, "shard-00001-model-00001-of-00001.safetensors",
+            file_of({{"a", "[3]", 3}}, 1,
+                    shape.empty() ? R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":[0]}}"})"
+                                  : info(shape)));
+        cairn::safetensors_reader r(store);
+        r.reset("");
+        return to_string(r.read_metadata().tensor("a")->shape);
+    };
+    BOOST_TEST(shape_of("") == "[3]");
+    BOOST_TEST(shape_of("[4]") == "[4]");
+    BOOST_CHECK_EXCEPTION((void)shape_of("[2]"), cairn::error, support::is(cairn::errc::corrupt));
+    BOOST_CHECK_EXCEPTION((void)shape_of("[4,1]"), cairn::error, support::is(cairn::errc::corrupt));
+}
+
 BOOST_AUTO_TEST_CASE(what_others_leave_in_a_directory_does_not_count) {
     cairn::memory_store store;
     auto place = store.at("m");

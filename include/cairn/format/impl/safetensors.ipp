@@ -217,22 +217,29 @@ CAIRN_DECL header read_header(const json::source& from, std::uint64_t length,
     return r.finish();
 }
 
-CAIRN_DECL std::map<std::string, index_vector, std::less<>> sharding_info(const std::string& text) {
-    std::map<std::string, index_vector, std::less<>> all;
+CAIRN_DECL std::map<std::string, shard_place, std::less<>> sharding_info(const std::string& text) {
+    std::map<std::string, shard_place, std::less<>> all;
+    auto const member = [&](std::string_view name) {
+        return name == "saved_offsets"  ? &shard_place::offsets
+               : name == "global_shape" ? &shard_place::global_shape
+                                        : nullptr;
+    };
     json::read(std::as_bytes(std::span(text)),
                impl::in_object([&](json::path at, const json::event& e) {
-                   if (at.size() < 2 || at[1] != "saved_offsets") return;
+                   auto const which = at.size() < 2 ? nullptr : member(at[1]);
+                   if (which == nullptr) return;
                    if (at.size() == 2 && e.kind == impl::kind::array) {
-                       if (!all.try_emplace(at[0]).second)
-                           impl::malformed(at[0], "one list of offsets", "two");
+                       auto& list = all[at[0]].*which;
+                       if (std::exchange(list, index_vector()))
+                           impl::malformed(at[0], "one list of numbers", "two");
                    } else if (at.size() == 3 && e.kind == impl::kind::number && e.number &&
                               *e.number <= std::uint64_t{INT64_MAX}) {
-                       auto& offsets = all.find(at[0])->second;
-                       if (offsets.size() == impl::most_dimensions)
-                           impl::malformed(at[0], "at most 64 offsets", "more");
-                       offsets.push_back(static_cast<std::int64_t>(*e.number));
+                       auto& list = *(all.find(at[0])->second.*which);
+                       if (list.size() == impl::most_dimensions)
+                           impl::malformed(at[0], "at most 64 dimensions", "more");
+                       list.push_back(static_cast<std::int64_t>(*e.number));
                    } else if (e.kind != impl::kind::array_end) {
-                       impl::malformed(at[0], "a list of offsets", "another value");
+                       impl::malformed(at[0], "a list of numbers", "another value");
                    }
                }));
     return all;

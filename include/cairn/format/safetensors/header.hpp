@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,10 +56,14 @@ CAIRN_DECL std::uint64_t header_length(std::span<const std::byte, length_bytes> 
 CAIRN_DECL header read_header(const json::source& from, std::uint64_t length,
                               std::uint64_t file_size);
 
-/// `DCP_SHARDING_INFO` of files that PyTorch's DCP writes for each rank: the offsets of each
-/// tensor's shard in the whole.
+/// What a file says of the tensor whose shard it has.
+struct shard_place {
+    std::optional<index_vector> offsets{};
+    std::optional<index_vector> global_shape{};  ///< Later versions of PyTorch write it.
+};
+/// `DCP_SHARDING_INFO` of files that PyTorch's DCP writes for each rank, by name.
 /// @throws error errc::corrupt
-CAIRN_DECL std::map<std::string, index_vector, std::less<>> sharding_info(const std::string& text);
+CAIRN_DECL std::map<std::string, shard_place, std::less<>> sharding_info(const std::string& text);
 
 /// `*.safetensors.index.json` or `*.bin.index.json`: the file of each tensor.
 /// @throws error errc::corrupt

@@ -98,6 +98,7 @@ public:
                 auto const inner = args_[0];
                 if (t.kind(inner) != pickle::node_kind::object)
                     refuse("a parameter without a tensor");
+                has_gradient_ = has_gradient_ || (args_.size() > 1 && t.is_true(args_[1]));
                 name_ = t.class_name(t.children(inner)[0]);
                 args_ = args(inner);
             } else if (name_ == "torch._tensor._rebuild_from_type_v2") {
@@ -142,7 +143,7 @@ public:
         p.storage_offset = static_cast<std::uint64_t>(number(args_[1])) + s->view_offset;
         p.shape = numbers(args_[2]);
         p.strides = numbers(args_[3]);
-        p.requires_grad = args_.size() > 4 && t_.is_true(args_[4]);
+        p.requires_grad = has_gradient_ || (args_.size() > 4 && t_.is_true(args_[4]));
         if (args_.size() > least_) read_flags(args_.back(), p);
         check_bounds(p);
         return p;
@@ -207,6 +208,7 @@ private:
     std::span<const pickle::node_id> args_;
     std::size_t least_ = 0;  ///< Of arguments; further ones are flags.
     bool v3_ = false;
+    bool has_gradient_ = false;  ///< A parameter's; PyTorch stores none of the tensor in it.
 };
 
 }  // namespace cairn::format::torch

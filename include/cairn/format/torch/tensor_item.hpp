@@ -29,7 +29,6 @@ public:
     std::span<const std::byte> prefix() const noexcept { return archive_.bytes(); }
     std::uint64_t payload_offset() const noexcept { return payload_offset_; }
     std::uint64_t payload_length() const noexcept { return payload_length_; }
-    std::uint64_t suffix_length() const noexcept { return suffix_length_; }
     std::uint64_t length() const noexcept {
         return payload_offset_ + payload_length_ + suffix_length_;
     }

@@ -35,8 +35,9 @@ struct leaf {
     pickle::node_id node = 0;
 };
 
-/// Takes nested containers apart as DCP does: every dict, and every list with a tensor, dict or
-/// list in it. The names of the leaves are their paths joined by dots.
+/// Takes nested containers apart as DCP does: every dict, and every list with a tensor or dict in
+/// it at some depth. The names of the leaves are their paths joined by dots. A dict that has a key
+/// other than a string, an integer, a bool or None is one value, with all that is in it.
 class flattening {
 public:
     /// @param budget  Is charged for names, which a pickle can share.
@@ -67,7 +68,7 @@ private:
                 }
                 if (!named->empty() || path_.empty()) return;  // an empty one is a value
             }
-        } else if (t_.kind(i) == kind::list && has_parts(t_.children(i))) {
+        } else if (t_.kind(i) == kind::list && has_parts(i)) {
             auto const all = t_.children(i);
             for (std::size_t n = 0; n < all.size(); ++n)
                 step(name, std::to_string(n), static_cast<std::int64_t>(n), all[n]);
@@ -151,10 +152,15 @@ private:
             default: return {};
         }
     }
-    bool has_parts(std::span<const id> all) {
-        budget_.spend(8 * all.size());  // a list may be shared by many
+    /// Whether DCP takes this list apart.
+    /// @param depth  Of lists in lists: one may contain itself.
+    bool has_parts(id list, std::size_t depth = 0) {
+        auto const all = t_.children(list);
+        if (depth > most_path_steps) return true;
+        budget_.spend(8 * (1 + all.size()));  // a list may be shared by many
         return std::any_of(all.begin(), all.end(), [&](id i) {
-            return t_.kind(i) == kind::list || is_dict(i) || is_tensor(i);
+            return is_dict(i) || is_tensor(i) ||
+                   (t_.kind(i) == kind::list && has_parts(i, depth + 1));
         });
     }
     bool is_tensor(id i) const {

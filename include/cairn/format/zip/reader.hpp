@@ -39,6 +39,13 @@ struct entry {
                 {.expected = "a zip as torch.save writes it", .found = std::move(found)});
 }
 
+/// Other programs pack an archive of PyTorch's in ways that PyTorch reads.
+[[noreturn]] inline void packed_again(std::string found) {
+    throw error(errc::unsupported, {.expected = "a zip as torch.save writes it",
+                                    .found = std::move(found),
+                                    .remedy = "load it with PyTorch and save it again"});
+}
+
 /// Reads the directory of a stored-only zip that ends exactly at `length`.
 class reader {
 public:
@@ -89,7 +96,7 @@ private:
         extent x{0, 0, u16(r)};
         x.size = r.u32();
         x.at = r.u32();
-        if (count_here != x.count || u16(r) != 0) malformed("several disks or a comment");
+        if (count_here != x.count || u16(r) != 0) malformed("several disks");
         if (length_ < 42) return x;
         std::array<std::byte, 20> locator{};
         source_(length_ - 42, locator);
@@ -129,8 +136,9 @@ private:
         std::uint64_t compressed = stored;
         wide_fields(r.raw(static_cast<std::size_t>(extra)), wide, e, compressed);
         (void)r.raw(static_cast<std::size_t>(comment));
-        if (method != 0 || compressed != e.size) malformed("a compressed record '" + e.name + "'");
-        if ((flags & 1) != 0) malformed("an encrypted record '" + e.name + "'");
+        if ((flags & 1) != 0) packed_again("an encrypted record '" + e.name + "'");
+        if (method != 0) packed_again("a compressed record '" + e.name + "'");
+        if (compressed != e.size) malformed("two sizes of the record '" + e.name + "'");
         auto const slash = e.name.find('/');
         if (slash == std::string::npos) malformed("a record outside of the archive's folder");
         e.name.erase(0, slash + 1);

@@ -34,17 +34,12 @@ struct record {
         if (header >= limit_32) n += 8;
         return n == 0 ? 0 : n + 4;
     }
-    /// An empty record has no descriptor after its (absent) data.
-    std::uint64_t descriptor_bytes() const noexcept { return size == 0 ? 0 : large() ? 24 : 16; }
 };
 
 /// Returns the padding that aligns a record's data to `alignment`, for a header at `r.header`.
 inline std::uint64_t padding_of(const record& r, std::uint64_t alignment) {
     std::uint64_t const start = r.header + 30 + r.name.size() + r.zip64_extra() + 4;
     return (alignment - start % alignment) % alignment;
-}
-inline std::uint64_t data_offset(const record& r, std::uint64_t alignment) {
-    return r.header + 30 + r.name.size() + r.zip64_extra() + 4 + padding_of(r, alignment);
 }
 
 inline void u16(detail::wire_writer& w, std::uint64_t v) {

@@ -151,8 +151,8 @@ CAIRN_DECL void save_op::set_up() {
     parts_.writer->reset(id_);
     begun_ = true;
     parts_.planner->set_up_save(state_->leaves(), ranks_->rank(), ranks_->coordinator());
-    // No rank creates a file before all have planned, so this save finds the space that the last one
-    // has freed.
+    // No rank creates a file before all have planned, so this save finds the space that the last
+    // one has freed.
     await_space();
     storage_setup const me{ranks_->rank(),  ranks_->size(),    ranks_->coordinator(),
                            report_.save_id, clock_.activity(), stop_.get_token()};
