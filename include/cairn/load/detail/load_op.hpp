@@ -70,6 +70,7 @@ private:
     load_options options_;
     load_parts parts_;
     metadata meta_{};
+    checkpoint_id coordinators_id_{};
     std::uint64_t coordinators_mapping_ = 0;
     std::optional<load_turns> turns_;
     std::vector<read_item> items_{};       ///< Not sent to the coordinator and back.

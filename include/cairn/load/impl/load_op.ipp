@@ -15,6 +15,7 @@
 #include <cairn/printable.hpp>
 #include <cairn/state/converted.hpp>
 #include <cairn/state/detail/numbers.hpp>
+#include <cairn/verb/detail/called_verb.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -139,9 +140,11 @@ CAIRN_DECL metadata load_op::as_sent(metadata m, std::span<const std::byte> sent
     common.file_versions = std::move(m.file_versions);
     return common;
 }
-/// Returns the coordinator's message: the index as it is stored, and what is decided before.
+/// Returns the coordinator's message: what it has called, what is decided before, and the index as
+/// it is stored.
 CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
     wire_writer w;
+    put_call(w, called_verb::load, id_);
     w.u8(fsm_.needs_items(parts_.plane != nullptr));
     w.u64(ranks_->size() > 1 ? map::detail::digest(parts_.names.get()) : 0);
     if (stored.bytes.empty()) {
@@ -154,6 +157,7 @@ CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
 }
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     wire_reader r(told);
+    coordinators_id_ = get_call(r, called_verb::load);
     fsm_.told(r.u8() != 0);
     coordinators_mapping_ = r.u64();
     if (!ranks_->coordinator()) meta_ = format::native::decode_metadata(r.raw(r.left()));
@@ -163,6 +167,7 @@ CAIRN_DECL void load_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) {
+        check_same_id(id_, coordinators_id_);
         map::detail::check_same(parts_.names.get(), coordinators_mapping_);
         reset_reader();
     }
