@@ -94,13 +94,12 @@ DEFECTS = [
            "if (failure_ && !PLANTED) std::rethrow_exception(failure_);",
            by="load:devices", wrong="a device that refused the bytes is not noticed"),
     Defect("load-copies-too-early", WINDOWS,
-           "if (!w.on->may_copy(w.memory.pinned())) {",
-           "if (!PLANTED && !w.on->may_copy(w.memory.pinned())) {",
-           by="load:devices", wrong="a copy to a busy device blocks the reading thread"),
+           "if (!may_write(*w.on, w.item.fqn)) {",
+           "if (!PLANTED && !may_write(*w.on, w.item.fqn)) {",
+           by="load:devices", wrong="a load that timed out changes tensors later"),
     Defect("broadcast-into-busy-tensor", WINDOWS,
-           "suits(target) && on->naming(i.fqn, [&] { return on->queue.reached(on->fenced); });",
-           "suits(target) && (PLANTED || "
-           "on->naming(i.fqn, [&] { return on->queue.reached(on->fenced); }));",
+           "suits(target) && may_write(*on, i.fqn)",
+           "suits(target) && (PLANTED || may_write(*on, i.fqn))",
            by="load:planes_on_devices", wrong="a tensor is filled while a kernel still writes it"),
     Defect("metadata-of-no-failure", OP,
            "auto failures = collect_failures(all); if (!failures.empty()) return failures; "
