@@ -16,6 +16,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <latch>
@@ -106,9 +107,12 @@ void check_told(const ending& e, whose of) {
 }
 /// Calls `once(nth, whose)` for each allocation until it returns that there were not so many.
 /// @return how many failed.
-int each_failure(const std::function<bool(std::uint64_t, whose)>& once) {
+/// @param threads  Whose allocations.
+int each_failure(const std::function<bool(std::uint64_t, whose)>& once,
+                 std::initializer_list<whose> threads = {whose::this_thread,
+                                                         whose::other_threads}) {
     int tried = 0;
-    for (auto const of : {whose::this_thread, whose::other_threads}) {
+    for (auto const of : threads) {
         // How many come before one of another thread's differs a little from run to run.
         std::uint64_t const step = of == whose::this_thread ? stride : 3 * stride;
         std::uint64_t nth = 0;
@@ -146,6 +150,26 @@ int fail_saves(int ranks) {
         }
         return e.hit;
     });
+}
+/// Of the calls that start saves: what fails later may leave nobody who can be told.
+int fail_calls_of_async_save() {
+    constexpr int ranks = 2;
+    auto const save = [](auto& me, support::rank_state& s, auto& store) {
+        support::save_as(support::verb::background, s, me, store);
+    };
+    return each_failure(
+        [&](std::uint64_t nth, whose of) {
+            cairn::memory_store base;
+            (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+            auto const e = run(save, ranks, of, nth, saved, base);
+            BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+                check_told(e, of);
+                support::check_save(base, e.all, before, saved, ranks);
+                support::check_next_save(base, later, ranks);
+            }
+            return e.hit;
+        },
+        {whose::this_thread});
 }
 /// Of saves that reuse the plan of the first, or that keep theirs for the next.
 int fail_saves_with_kept_plans(int ranks, bool reused) {
@@ -207,6 +231,10 @@ void say(int tried, const char* in) {
 BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_may_fail) {
     for (int const ranks : {1, 2})
         say(fail_saves(ranks), ranks == 1 ? "saves of one rank" : "saves of two ranks");
+}
+
+BOOST_AUTO_TEST_CASE(each_allocation_of_a_call_of_async_save_may_fail) {
+    say(fail_calls_of_async_save(), "calls of async_save of two ranks");
 }
 
 BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_with_kept_plans_may_fail) {
