@@ -43,7 +43,7 @@ CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error>
 
 CAIRN_DECL load_op::~load_op() {
     if (!running()) return;
-    if (parts_.plane != nullptr) parts_.plane->cancel();
+    cut_plane();
     drop([this] {
         error const why(errc::abandoned,
                         {.rank = ranks_->rank(),
@@ -66,7 +66,14 @@ CAIRN_DECL void load_op::cancel() noexcept {
     }
 }
 CAIRN_DECL void load_op::cut_broadcast() noexcept {
-    if (cancelled() && parts_.plane != nullptr) parts_.plane->cancel();
+    if (cancelled()) cut_plane();
+}
+CAIRN_DECL void load_op::cut_plane() noexcept {
+    if (parts_.plane != nullptr) parts_.plane->cancel();
+}
+CAIRN_DECL error load_op::broken(const std::exception_ptr& e) {
+    cut_plane();  // the others may be in a broadcast
+    return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
@@ -112,8 +119,13 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 turns_->name(),
                 [&](auto f) {
                     cut_broadcast();
-                    turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
-                                      std::move(f));
+                    try {
+                        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
+                                          std::move(f));
+                    } catch (...) {  // the others wait for this rank's broadcasts
+                        cut_plane();
+                        throw;
+                    }
                 },
                 [this] { return end_of_turn(); });
         case exchange_results:
@@ -399,7 +411,7 @@ CAIRN_DECL void load_op::restart() {
 
 CAIRN_DECL void load_op::finish() {
     // Other ranks may be further ahead, and wait for this rank in a broadcast.
-    if (parts_.plane != nullptr && was_cut_short() && fsm_.state_modified()) parts_.plane->cancel();
+    if (was_cut_short() && fsm_.state_modified()) cut_plane();
     if (!fsm_.succeeded())
         return end(std::make_exception_ptr(error(std::move(failures_), fsm_.state_modified())), {});
     auto report = turns_->take_report();
