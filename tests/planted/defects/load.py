@@ -112,6 +112,9 @@ DEFECTS = [
            "if (PLANTED) failures.clear(); if (!failures.empty()) return failures; "
            "std::vector<std::uint32_t> lacking;",
            by="load", wrong="a rank that refuses its values does not stop the others"),
+    Defect("second-of-a-name-replaces-the-first", "state/impl/state_dict.ipp",
+           "if (contains(key)) throw", "if (contains(key) && !PLANTED) throw",
+           by="state", wrong="a tensor is silently not saved"),
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
