@@ -55,16 +55,22 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         "async_load a tcp_group and a communicator_data_plane over one");
     return detail::with_token_last(
         [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
-            return boost::asio::async_initiate<Token, void(std::exception_ptr, load_report)>(
-                [](auto handler, State* of, const checkpoint_id& from, load_options how,
-                   std::tuple<Parts...> given) {
-                    auto flat = detail::or_cancel_lent(
-                        given, [&] { return std::make_shared<detail::flattened_or_error>(*of); });
-                    detail::start_load(std::move(flat), from, std::move(how), std::move(given),
-                                       std::move(handler));
-                },
-                token, std::addressof(state), std::move(id), std::move(options),
-                std::tuple<Parts...>(std::forward<Parts>(parts)...));
+            // Making the token's handler, and moving the parts, may fail.
+            return detail::or_cancel_lent(
+                std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+                    return boost::asio::async_initiate<Token,
+                                                       void(std::exception_ptr, load_report)>(
+                        [](auto handler, State* of, const checkpoint_id& from, load_options how,
+                           std::tuple<Parts...> given) {
+                            auto flat = detail::or_cancel_lent(given, [&] {
+                                return std::make_shared<detail::flattened_or_error>(*of);
+                            });
+                            detail::start_load(std::move(flat), from, std::move(how),
+                                               std::move(given), std::move(handler));
+                        },
+                        token, std::addressof(state), std::move(id), std::move(options),
+                        std::tuple<Parts...>(std::forward<Parts>(parts)...));
+                });
         },
         std::forward<PartsAndToken>(rest)...);
 }

@@ -85,19 +85,24 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         "they may, or call save, or give async_save a tcp_group");
     return detail::with_token_last(
         [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
-            return boost::asio::async_initiate<Token, void(std::exception_ptr, pending_save)>(
-                [](auto handler, State* of, const checkpoint_id& to, save_options how,
-                   std::tuple<Parts...> given) {
-                    auto flat = detail::or_cancel_lent(given, [&] {
-                        auto made = std::make_shared<detail::flattened_or_error>(*of);
-                        made->freeze_values();
-                        return made;
-                    });
-                    detail::start_save(std::move(flat), to, std::move(how), std::move(given),
-                                       std::move(handler));
-                },
-                token, std::addressof(state), std::move(id), std::move(options),
-                std::tuple<Parts...>(std::forward<Parts>(parts)...));
+            // Making the token's handler, and moving the parts, may fail.
+            return detail::or_cancel_lent(
+                std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+                    return boost::asio::async_initiate<Token,
+                                                       void(std::exception_ptr, pending_save)>(
+                        [](auto handler, State* of, const checkpoint_id& to, save_options how,
+                           std::tuple<Parts...> given) {
+                            auto flat = detail::or_cancel_lent(given, [&] {
+                                auto made = std::make_shared<detail::flattened_or_error>(*of);
+                                made->freeze_values();
+                                return made;
+                            });
+                            detail::start_save(std::move(flat), to, std::move(how),
+                                               std::move(given), std::move(handler));
+                        },
+                        token, std::addressof(state), std::move(id), std::move(options),
+                        std::tuple<Parts...>(std::forward<Parts>(parts)...));
+                });
         },
         std::forward<PartsAndToken>(rest)...);
 }

@@ -23,11 +23,13 @@ template <LoadPart... Parts>
 state_dict load_tree(checkpoint_id id, load_tree_options what, const load_options& options,
                      Parts&&... parts) {
     auto* const report = what.report;
+    auto const given = std::forward_as_tuple(std::forward<Parts>(parts)...);
     auto planner = detail::or_cancel_lent(
-        std::forward_as_tuple(std::forward<Parts>(parts)...),
-        [&] { return empty_state_planner(std::move(what), options.planner); });
+        given, [&] { return empty_state_planner(std::move(what), options.planner); });
+    auto how = detail::or_cancel_lent(given, [&] { return options; });
     state_dict nothing;
-    auto loaded = load(nothing, std::move(id), options, planner, std::forward<Parts>(parts)...);
+    auto loaded =
+        load(nothing, std::move(id), std::move(how), planner, std::forward<Parts>(parts)...);
     if (report != nullptr) *report = std::move(loaded);
     return planner.take();
 }

@@ -205,6 +205,7 @@
 #include <cairn/load/impl/device_windows.ipp>
 #include <cairn/load/impl/load_op.ipp>
 #include <cairn/load/impl/run_load.ipp>
+#include <cairn/verb/impl/called_verb.ipp>
 #include <cairn/verb/impl/operation_thread.ipp>
 #include <cairn/verb/impl/post_to.ipp>
 #include <cairn/verb/impl/state_devices.ipp>

@@ -6,6 +6,7 @@
 #include "support/sanitized.hpp"
 #include "support/saved_by_ranks.hpp"
 
+#include <cairn/comm/communicator_data_plane.hpp>
 #include <cairn/object_store/memory.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -13,9 +14,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <latch>
@@ -106,9 +109,12 @@ void check_told(const ending& e, whose of) {
 }
 /// Calls `once(nth, whose)` for each allocation until it returns that there were not so many.
 /// @return how many failed.
-int each_failure(const std::function<bool(std::uint64_t, whose)>& once) {
+/// @param threads  Whose allocations.
+int each_failure(const std::function<bool(std::uint64_t, whose)>& once,
+                 std::initializer_list<whose> threads = {whose::this_thread,
+                                                         whose::other_threads}) {
     int tried = 0;
-    for (auto const of : {whose::this_thread, whose::other_threads}) {
+    for (auto const of : threads) {
         // How many come before one of another thread's differs a little from run to run.
         std::uint64_t const step = of == whose::this_thread ? stride : 3 * stride;
         std::uint64_t nth = 0;
@@ -147,6 +153,26 @@ int fail_saves(int ranks) {
         return e.hit;
     });
 }
+/// Of the calls that start saves: what fails later may leave nobody who can be told.
+int fail_calls_of_async_save() {
+    constexpr int ranks = 2;
+    auto const save = [](auto& me, support::rank_state& s, auto& store) {
+        support::save_as(support::verb::background, s, me, store);
+    };
+    return each_failure(
+        [&](std::uint64_t nth, whose of) {
+            cairn::memory_store base;
+            (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+            auto const e = run(save, ranks, of, nth, saved, base);
+            BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+                check_told(e, of);
+                support::check_save(base, e.all, before, saved, ranks);
+                support::check_next_save(base, later, ranks);
+            }
+            return e.hit;
+        },
+        {whose::this_thread});
+}
 /// Of saves that reuse the plan of the first, or that keep theirs for the next.
 int fail_saves_with_kept_plans(int ranks, bool reused) {
     std::vector<cairn::plan_cache> caches;
@@ -176,17 +202,34 @@ int fail_saves_with_kept_plans(int ranks, bool reused) {
         return e.hit;
     });
 }
-int fail_loads(int ranks) {
-    auto const load = [](auto& me, support::rank_state& s, auto& store) {
+/// @param shares  Over a data plane whose group is not that of the load: neither cancels the other.
+ending run_load(bool shares, int ranks, whose of, std::uint64_t nth,
+                const cairn::memory_store& base) {
+    cairn::thread_group group(ranks);
+    std::deque<cairn::thread_group::member> members;
+    std::deque<cairn::communicator_data_plane<cairn::thread_group::member>> planes;
+    for (int r = 0; r < ranks; ++r) {
+        members.push_back(group.rank(r));
+        planes.emplace_back(members.back());
+    }
+    auto const load = [&](auto& me, support::rank_state& s, auto& store) {
         auto o = support::patient_load();
         o.storage.thread_count = 2;
-        (void)cairn::load(s.dict, "c", o, me, store);
+        o.read_once_from = 0;
+        if (shares)
+            (void)cairn::load(s.dict, "c", o, me, planes[static_cast<std::size_t>(me.rank())],
+                              store);
+        else
+            (void)cairn::load(s.dict, "c", o, me, store);
     };
+    return run(load, ranks, of, nth, 0, base);
+}
+int fail_loads(int ranks, bool shares = false) {
     cairn::memory_store base;
     support::check_next_save(base, before, ranks);
     auto const threads_before = threads();
     return each_failure([&](std::uint64_t nth, whose of) {
-        auto const e = run(load, ranks, of, nth, 0, base);
+        auto const e = run_load(shares, ranks, of, nth, base);
         BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
             check_told(e, of);
             for (std::size_t r = 0; r < e.all.size(); ++r)
@@ -209,6 +252,10 @@ BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_may_fail) {
         say(fail_saves(ranks), ranks == 1 ? "saves of one rank" : "saves of two ranks");
 }
 
+BOOST_AUTO_TEST_CASE(each_allocation_of_a_call_of_async_save_may_fail) {
+    say(fail_calls_of_async_save(), "calls of async_save of two ranks");
+}
+
 BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_with_kept_plans_may_fail) {
     say(fail_saves_with_kept_plans(2, true), "saves of two ranks that reuse a plan");
     say(fail_saves_with_kept_plans(2, false), "saves of two ranks that keep their plan");
@@ -217,6 +264,7 @@ BOOST_AUTO_TEST_CASE(each_allocation_of_a_save_with_kept_plans_may_fail) {
 BOOST_AUTO_TEST_CASE(each_allocation_of_a_load_may_fail) {
     for (int const ranks : {1, 2})
         say(fail_loads(ranks), ranks == 1 ? "loads of one rank" : "loads of two ranks");
+    say(fail_loads(2, true), "loads of two ranks with a data plane");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 // The verbs with move-only parts of a user in every combination, any completion token, bad input.
 #include "support/data_files.hpp"
 #include "support/error_codes.hpp"
+#include "support/meddling_group.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
@@ -215,29 +216,64 @@ BOOST_AUTO_TEST_CASE(two_ranks_that_disagree_are_both_named) {
     });
 }
 
-/// Each would write to a place of its own, and none of them would have all.
+/// Each would write to a place of its own, and none of them would have all; or read its part from
+/// another checkpoint.
 BOOST_AUTO_TEST_CASE(ranks_with_different_ids_are_told) {
-    for (int const other : {0, 2}) {
+    for (bool const loads : {false, true}) {
+        for (int const other : {0, 2}) {
+            cairn::memory_store store;
+            if (loads)
+                for (auto const* id : {"a", "b"})
+                    cairn::save(cairn::state_dict{{"w", std::vector<float>(2)}}, id, store);
+            std::vector<std::string> told(3);
+            auto const run = [&] {
+                cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
+                    std::vector<float> w(2);
+                    cairn::state_dict sd{{"w", w}};
+                    auto const* const id = me.rank() == other ? "b" : "a";
+                    try {
+                        if (loads)
+                            cairn::load(sd, id, me, store);
+                        else
+                            cairn::save(sd, id, me, store);
+                    } catch (const cairn::error& e) {
+                        told[static_cast<std::size_t>(me.rank())] = e.what();
+                        throw;
+                    }
+                });
+            };
+            BOOST_CHECK_EXCEPTION(run(), cairn::error, is(errc::invalid_argument));
+            auto const* const who = other == 0 ? "ranks 1-2" : "rank 2";  // not the coordinator
+            for (auto const& t : told)
+                for (auto const* word : {who, "'a'", "'b'", "the same id"})
+                    BOOST_TEST(t.find(word) != std::string::npos, t);
+            for (auto const* id : {"a", "b"}) BOOST_TEST(store.at(id).list().empty() == !loads);
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_calls_another_verb_than_the_coordinator_says_so) {
+    for (int const saves : {0, 1}) {
         cairn::memory_store store;
-        std::vector<std::string> told(3);
-        auto const run = [&] {
-            cairn::run_ranks(3, [&](cairn::thread_group::member& me) {
-                std::vector<float> w(2);
-                cairn::state_dict sd{{"w", w}};
-                try {
-                    cairn::save(sd, me.rank() == other ? "b" : "a", me, store);
-                } catch (const cairn::error& e) {
-                    told[static_cast<std::size_t>(me.rank())] = e.what();
-                    throw;
-                }
-            });
-        };
-        BOOST_CHECK_EXCEPTION(run(), cairn::error, is(errc::invalid_argument));
-        auto const* const who = other == 0 ? "ranks 1-2" : "rank 2";  // not the coordinator
-        for (auto const& t : told)
-            for (auto const* word : {who, "'a'", "'b'", "the same id"})
-                BOOST_TEST(t.find(word) != std::string::npos, t);
-        for (auto const* id : {"a", "b"}) BOOST_TEST(store.at(id).list().empty());
+        cairn::save(cairn::state_dict{{"w", std::vector<float>(2)}}, "a", store);
+        auto const all = support::on_ranks_that_stay(2, [&](auto& me, int rank) {
+            std::vector<float> w(2);
+            cairn::state_dict sd{{"w", w}};
+            if (rank == saves)
+                cairn::save(sd, "a", me, store);
+            else
+                cairn::load(sd, "a", me, store);
+        });
+        BOOST_TEST_CONTEXT(support::words(all)) {
+            BOOST_TEST(all[1].is(errc::invalid_argument));
+            BOOST_REQUIRE(all[1].e);
+            std::string const what = all[1].e->what();
+            auto const* const theirs = saves == 0 ? "a save, which the coordinator has called"
+                                                  : "a load, which the coordinator has called";
+            BOOST_TEST(what.find(theirs) != std::string::npos);
+            BOOST_TEST(!all[0].ok());
+            BOOST_TEST(!all[0].is(errc::timed_out));
+        }
     }
 }
 

@@ -101,6 +101,34 @@ BOOST_AUTO_TEST_CASE(a_message_that_one_rank_cannot_read_fails_all_ranks) {
     std::cout << "broken group: " << tried << " messages of a load that could not be read\n";
 }
 
+BOOST_AUTO_TEST_CASE(a_group_that_loses_a_message_is_told) {
+    cairn::memory_store store;
+    save(store, 1);
+    for (int const rank : {0, 1}) {
+        for (int const n : {1, 3, 4}) {  // those that gather
+            if (rank != 0 && n == 1) continue;
+            auto const all = support::on_ranks_that_stay(ranks, [&](auto& me, int r) {
+                support::meddling_group comm(me, [&](int k, auto& ms) {
+                    if (r == rank && k == n) ms.pop_back();
+                });
+                std::vector<float> w(6);
+                cairn::state_dict sd{{"w", w}};
+                cairn::load_options o;
+                o.exchange_timeout = hang;
+                cairn::load(sd, "c", o, comm, store);
+            });
+            BOOST_TEST_CONTEXT("exchange " << n << " on rank " << rank << support::words(all)) {
+                auto const& t = all[static_cast<std::size_t>(rank)];
+                BOOST_REQUIRE(t.e);
+                BOOST_TEST(t.is(cairn::errc::invalid_argument));
+                BOOST_TEST(std::string(t.e->what()).find("3 messages, one per rank") !=
+                           std::string::npos);
+                for (auto const& other : all) BOOST_TEST(!other.is(cairn::errc::timed_out));
+            }
+        }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_look_for_a_newer_checkpoint_may_throw_anything) {
     auto const throwing = std::vector<std::pair<const char*, std::function<void()>>>{
         {"runtime_error", [] { throw std::runtime_error("no answer"); }},

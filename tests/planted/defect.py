@@ -18,7 +18,8 @@ PROGRAMS = {name: ([f"tests/{folder}/test_{name}"], [f"{{}}/tests/{folder}/test_
     "format": "format", "integration": "integration", "load": "load", "mapping": "mapping",
     "memory": "memory",
     "metadata": "metadata", "models": "models", "object_store": "object_store",
-    "planner": "planner", "s3": "object_store", "save": "save", "storage": "storage",
+    "planner": "planner", "s3": "object_store", "save": "save", "state": "state",
+    "storage": "storage",
     "system_calls": "storage", "tensor": "tensor", "threads_of_processes": "integration",
     "tools": "tools"}.items()}
 # Takes the names of suites.

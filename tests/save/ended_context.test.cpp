@@ -11,6 +11,7 @@
 #include <boost/asio/strand.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include <future>
 #include <thread>
 #include <type_traits>
 
@@ -117,6 +118,79 @@ BOOST_AUTO_TEST_CASE(a_handler_ends_with_its_context) {
     g->let_go();
     while (!pending.ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     BOOST_TEST(first_of(base) == 5.0f);
+}
+
+namespace {
+
+/// Options of a save that notes the error that no call has delivered.
+cairn::save_options noting(std::promise<std::string>& unclaimed) {
+    cairn::save_options o;
+    o.on_unclaimed_error = [&](const std::exception_ptr& e) { unclaimed.set_value(code_of(e)); };
+    return o;
+}
+std::string noted(std::promise<std::string>& unclaimed) {
+    auto told = unclaimed.get_future();
+    if (told.wait_for(std::chrono::seconds(30)) != std::future_status::ready) return "nothing";
+    return told.get();
+}
+/// Waits for a save with a handler whose context then ends.
+void wait_in_an_ended_context(cairn::pending_save& pending) {
+    asio::io_context io;
+    pending.async_wait(asio::bind_executor(io, [](std::exception_ptr, cairn::save_report) {
+        BOOST_ERROR("a handler of an ended context is called");
+    }));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_save_can_be_waited_for_after_a_handler_has_ended) {
+    for (bool const ended_before : {false, true}) {
+        cairn::memory_store base;
+        std::vector<float> w(4, 5.0f);
+        cairn::state_dict sd{{"w", w}};
+        auto const g = std::make_shared<gate>();
+        auto pending = cairn::async_save(sd, "c", gated_store(base, g), asio::use_future).get();
+        wait_in_an_ended_context(pending);
+        g->let_go();
+        while (ended_before && !pending.ready())
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        BOOST_TEST(static_cast<bool>(pending));
+        BOOST_TEST(outcome_of(pending) == "none");
+        BOOST_TEST(!pending);
+        BOOST_TEST(first_of(base) == 5.0f);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_whose_handler_has_ended_is_unclaimed) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    std::promise<std::string> unclaimed;
+    auto const g = std::make_shared<gate>();
+    auto pending =
+        cairn::async_save(sd, "c", noting(unclaimed), gated_store(base, g), asio::use_future).get();
+    wait_in_an_ended_context(pending);
+    pending.cancel();
+    g->let_go();
+    while (!pending.ready()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pending = {};
+    BOOST_TEST(noted(unclaimed) == cancelled);
+}
+
+/// The save begins when the context that it runs on does, after that of its handler has ended.
+BOOST_AUTO_TEST_CASE(an_error_before_the_copy_whose_handler_has_ended_is_unclaimed) {
+    cairn::memory_store base;
+    cairn::state_dict sd{{"w.x", 1}};
+    sd["w"] = cairn::state_dict{{"x", 2}};  // two names that join alike
+    std::promise<std::string> unclaimed;
+    asio::io_context on;
+    {
+        asio::io_context io;
+        cairn::async_save(sd, "c", noting(unclaimed), base, on.get_executor(),
+                          asio::bind_executor(io, [](std::exception_ptr, cairn::pending_save) {}));
+    }
+    on.run();
+    BOOST_TEST(noted(unclaimed) != "nothing");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

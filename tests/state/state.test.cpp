@@ -72,6 +72,19 @@ BOOST_AUTO_TEST_CASE(two_paths_of_one_name_are_refused) {
     BOOST_CHECK_THROW(cairn::flatten(sd), cairn::error);
 }
 
+BOOST_AUTO_TEST_CASE(a_range_with_one_name_twice_is_refused) {
+    std::vector<float> a{1}, b{2};
+    auto const twice = [](const cairn::error& e) {
+        std::string const what = e.what();
+        return e.code() == make_error_code(cairn::errc::invalid_state) &&
+               what.find("'w'") != std::string::npos && what.find("twice") != std::string::npos;
+    };
+    std::vector<std::pair<std::string, std::vector<float>>> const named{{"w", a}, {"w", b}};
+    std::multimap<std::string, std::vector<float>> const ordered{{"w", a}, {"w", b}};
+    BOOST_CHECK_EXCEPTION((cairn::state_dict{{"model", named}}), cairn::error, twice);
+    BOOST_CHECK_EXCEPTION((cairn::state_dict{{"model", ordered}}), cairn::error, twice);
+}
+
 BOOST_AUTO_TEST_CASE(a_stateful_stands_beside_plain_values) {
     app a;
     cairn::state_dict sd{{"app", a}, {"step", 3}};

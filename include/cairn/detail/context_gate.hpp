@@ -77,6 +77,8 @@ public:
     kept_by_context(kept_by_context&&) = delete;
     ~kept_by_context() { gate_->remove(at_); }
 
+    /// Keeps the context from ending; false if it has ended.
+    context_gate::pass pass() { return context_gate::pass(*gate_); }
     /// Calls `f(T&)` and returns true, unless the context has ended; meanwhile it does not end.
     template <class F>
     bool with(F&& f) {

@@ -48,11 +48,15 @@ public:
     auto end() const noexcept { return items_.end(); }
 
 private:
+    friend node;
+
     /// Up to this many keys are compared one by one and are not in the index.
     static constexpr std::size_t few = 16;
 
     /// @pre The key does not exist.
     node& add(std::string key, node n);
+    /// @throws error errc::invalid_state if the key exists
+    void add_once(std::string_view key, node n);
 
     storage items_;
     detail::key_index index_;
@@ -122,9 +126,9 @@ node node::make(T&& t) {
         auto d = std::make_shared<state_dict>();
         for (auto& [key, x] : t) {
             if constexpr (std::is_lvalue_reference_v<T>)
-                (*d)[key] = node(x);
+                d->add_once(key, node(x));
             else
-                (*d)[key] = node(std::move(x));
+                d->add_once(key, node(std::move(x)));
         }
         return of(std::move(d));
     } else if constexpr (detail::ElementRange<plain>) {

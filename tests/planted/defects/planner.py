@@ -9,6 +9,10 @@ LOAD_FSM = "load/detail/load_fsm.hpp"
 LOAD_OP = "load/impl/load_op.ipp"
 
 DEFECTS = [
+    Defect("value-without-a-name", "planner/detail/naming.hpp",
+           "if (where.fqn.empty()) where.fqn = fqn;",
+           "if (where.fqn.empty() && !PLANTED) where.fqn = fqn;",
+           by="save:value_names", wrong="an error does not say which value cannot be saved"),
     Defect("conflicting-kinds-accepted", TABLE,
            "if (first.is_value != h.is_value)", "if (first.is_value != h.is_value && !PLANTED)",
            by="planner", wrong="a tensor is saved as the value of another rank"),

@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,11 @@ private:
         staging_block memory;
     };
 
+    /// Whether all work that was enqueued on a tensor before the load has ended. A copy that waited
+    /// for it on the device could change the tensor after the load has failed by its timeout.
+    static bool may_write(state_device& on, const std::string& fqn) {
+        return on.naming(fqn, [&] { return on.queue.reached(on.fenced); });
+    }
     tensor_view stage(const read_item& i, const tensor_view& target, state_device& on);
     staging_block take(state_device& d, std::uint64_t bytes);
     static void start(window& w, const tensor_view& from);
@@ -73,7 +79,7 @@ private:
     std::mutex m_{};  ///< Protects all that follows.
     std::optional<staging_arena> arena_{};
     std::map<const std::byte*, window> open_{};              ///< By memory that the reader fills.
-    std::vector<std::pair<window, tensor_view>> waiting_{};  ///< For what produces the tensor.
+    std::vector<std::pair<window, tensor_view>> waiting_{};  ///< For `may_write`.
     std::deque<window> copying_{};  ///< In the order in which they were begun.
     std::vector<window> copied_{};  ///< Not committed; their memory is given back.
     std::exception_ptr failure_{};

@@ -40,6 +40,7 @@ private:
     void begin() { clock_.begin(parts_.verb, id_, ranks_->rank(), ranks_->size()); }
     std::optional<event> perform(step s);
     void cut_broadcast() noexcept;
+    void cut_plane() noexcept;
     void reset_reader();
     static metadata as_sent(metadata m, std::span<const std::byte> sent);
     std::vector<std::byte> tell(stored_index stored);
@@ -58,9 +59,7 @@ private:
     void restart();
     void finish();
     void release() noexcept;
-    error broken(const std::exception_ptr& e) const {
-        return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
-    }
+    error broken(const std::exception_ptr& e);
     std::exception_ptr broken_without_memory() const noexcept {
         return fsm_.state_modified() ? out_of_memory_ : nullptr;
     }
@@ -70,6 +69,7 @@ private:
     load_options options_;
     load_parts parts_;
     metadata meta_{};
+    checkpoint_id coordinators_id_{};
     std::uint64_t coordinators_mapping_ = 0;
     std::optional<load_turns> turns_;
     std::vector<read_item> items_{};       ///< Not sent to the coordinator and back.

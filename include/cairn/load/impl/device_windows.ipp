@@ -18,9 +18,7 @@ CAIRN_DECL tensor_view device_windows::resolve_in_place(
     auto const target = to_.resolve_tensor(i);
     auto* const on = devices_.of(target, i.fqn);
     if (on == nullptr) return target;
-    bool const in_place =
-        suits(target) && on->naming(i.fqn, [&] { return on->queue.reached(on->fenced); });
-    return in_place ? target : stage(i, target, *on);
+    return suits(target) && may_write(*on, i.fqn) ? target : stage(i, target, *on);
 }
 CAIRN_DECL tensor_view device_windows::stage(const read_item& i, const tensor_view& target,
                                              state_device& on) {
@@ -40,7 +38,7 @@ CAIRN_DECL void device_windows::commit_tensor(const read_item& i, tensor_view v)
     }
     auto& w = found.mapped();
     tensor_view const from(w.target.type, w.target.shape, v.data);
-    if (!w.on->may_copy(w.memory.pinned())) {
+    if (!may_write(*w.on, w.item.fqn)) {
         waiting_.emplace_back(std::move(w), from);
         return;
     }
@@ -100,7 +98,7 @@ CAIRN_DECL bool device_windows::advance() noexcept {
         std::unique_lock lock(m_);
         if (failure_) waiting_.clear();
         for (auto& w : waiting_)
-            if (!w.first.on->may_copy(w.first.memory.pinned())) return false;
+            if (!may_write(*w.first.on, w.first.item.fqn)) return false;
         auto ready = std::exchange(waiting_, {});
         lock.unlock();
         for (auto& [w, from] : ready) add(std::move(w), from);

@@ -15,6 +15,7 @@
 #include <cairn/printable.hpp>
 #include <cairn/state/converted.hpp>
 #include <cairn/state/detail/numbers.hpp>
+#include <cairn/verb/detail/called_verb.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -42,7 +43,7 @@ CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error>
 
 CAIRN_DECL load_op::~load_op() {
     if (!running()) return;
-    if (parts_.plane != nullptr) parts_.plane->cancel();
+    cut_plane();
     drop([this] {
         error const why(errc::abandoned,
                         {.rank = ranks_->rank(),
@@ -65,7 +66,14 @@ CAIRN_DECL void load_op::cancel() noexcept {
     }
 }
 CAIRN_DECL void load_op::cut_broadcast() noexcept {
-    if (cancelled() && parts_.plane != nullptr) parts_.plane->cancel();
+    if (cancelled()) cut_plane();
+}
+CAIRN_DECL void load_op::cut_plane() noexcept {
+    if (parts_.plane != nullptr) parts_.plane->cancel();
+}
+CAIRN_DECL error load_op::broken(const std::exception_ptr& e) {
+    cut_plane();  // the others may be in a broadcast
+    return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
 }
 
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
@@ -111,8 +119,13 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 turns_->name(),
                 [&](auto f) {
                     cut_broadcast();
-                    turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
-                                      std::move(f));
+                    try {
+                        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
+                                          std::move(f));
+                    } catch (...) {  // the others wait for this rank's broadcasts
+                        cut_plane();
+                        throw;
+                    }
                 },
                 [this] { return end_of_turn(); });
         case exchange_results:
@@ -139,9 +152,11 @@ CAIRN_DECL metadata load_op::as_sent(metadata m, std::span<const std::byte> sent
     common.file_versions = std::move(m.file_versions);
     return common;
 }
-/// Returns the coordinator's message: the index as it is stored, and what is decided before.
+/// Returns the coordinator's message: what it has called, what is decided before, and the index as
+/// it is stored.
 CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
     wire_writer w;
+    put_call(w, called_verb::load, id_);
     w.u8(fsm_.needs_items(parts_.plane != nullptr));
     w.u64(ranks_->size() > 1 ? map::detail::digest(parts_.names.get()) : 0);
     if (stored.bytes.empty()) {
@@ -154,6 +169,7 @@ CAIRN_DECL std::vector<std::byte> load_op::tell(stored_index stored) {
 }
 CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
     wire_reader r(told);
+    coordinators_id_ = get_call(r, called_verb::load);
     fsm_.told(r.u8() != 0);
     coordinators_mapping_ = r.u64();
     if (!ranks_->coordinator()) meta_ = format::native::decode_metadata(r.raw(r.left()));
@@ -163,6 +179,7 @@ CAIRN_DECL void load_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) {
+        check_same_id(id_, coordinators_id_);
         map::detail::check_same(parts_.names.get(), coordinators_mapping_);
         reset_reader();
     }
@@ -405,7 +422,7 @@ CAIRN_DECL void load_op::restart() {
 
 CAIRN_DECL void load_op::finish() {
     // Other ranks may be further ahead, and wait for this rank in a broadcast.
-    if (parts_.plane != nullptr && was_cut_short() && fsm_.state_modified()) parts_.plane->cancel();
+    if (was_cut_short() && fsm_.state_modified()) cut_plane();
     if (!fsm_.succeeded())
         return end(std::make_exception_ptr(error(std::move(failures_), fsm_.state_modified())), {});
     auto report = turns_->take_report();

@@ -2,6 +2,7 @@
 #ifndef CAIRN_PLANNER_DETAIL_LOAD_SIDE_HPP
 #define CAIRN_PLANNER_DETAIL_LOAD_SIDE_HPP
 
+#include <cairn/detail/failures.hpp>
 #include <cairn/metadata/detail/entry_cursor.hpp>
 #include <cairn/planner/detail/load_problems.hpp>
 #include <cairn/planner/detail/save_side.hpp>
@@ -211,8 +212,9 @@ private:
             throw error(errc::unsupported, std::move(where));
         } catch (const std::bad_alloc&) {
             throw;
-        } catch (const std::exception& e) {  // from the user's value_traits
-            throw error(errc::rank_failed, {.fqn = fqn, .found = e.what()});
+        } catch (...) {  // from the user's value_traits
+            throw error(errc::rank_failed,
+                        {.fqn = fqn, .found = text_of(std::current_exception())});
         }
     }
 

@@ -4,6 +4,7 @@
 
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
+#include <cairn/planner/detail/naming.hpp>
 #include <cairn/planner/detail/value_hash.hpp>
 #include <cairn/planner/options.hpp>
 #include <cairn/tensor/layout.hpp>
@@ -214,8 +215,8 @@ private:
         if (!get)
             throw error(errc::invalid_state, {.fqn = leaf.fqn, .expected = "a value to save"});
         w.shard_index = static_cast<std::uint32_t>(values_.size());
-        values_.push_back(get());
-        value_digest const digest(values_.back());
+        values_.push_back(naming(leaf.fqn, get));
+        auto const digest = naming(leaf.fqn, [&] { return value_digest(values_.back()); });
         check_text(w.fqn, values_.back());
         w.value_bytes = digest.bytes();
         w.value_hash = digest.hash();

@@ -75,7 +75,8 @@ private:
     /// @throws error in a forked child
     std::unique_lock<std::mutex> locked() const;
     void check_unsettled() const;
-    /// Completes the handler of a save that has failed; if that fails too, reports the error.
+    /// Completes the handler of a save that has failed; if that fails too, or the handler has ended
+    /// with its context, reports the error.
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
     bool borrows_;

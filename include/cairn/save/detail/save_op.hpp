@@ -105,7 +105,7 @@ private:
     item_released released_{};
     bool begun_ = false;        ///< The writer was reset for this save.
     bool all_removed_ = false;  ///< The files that this rank wrote, after a failure.
-    std::string coordinators_id_;
+    checkpoint_id coordinators_id_;
     std::uint64_t coordinators_mapping_ = 0;
     save_plans plans_;
     std::vector<std::byte> answer_;  ///< The coordinator's message about the plan.

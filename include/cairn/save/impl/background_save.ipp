@@ -28,11 +28,11 @@ CAIRN_DECL background_save::~background_save() {
     if (!home_.is_this()) return;  // the parent gets the result
     try {
         if (staged_) {  // the executor has ended before the save began
-            staged_.complete(
+            fail(
+                std::move(staged_),
                 std::make_exception_ptr(error(
                     errc::abandoned, {.found = "the executor of the save has ended before the save",
-                                      .remedy = "run the executor until all saves are complete"})),
-                nullptr);
+                                      .remedy = "run the executor until all saves are complete"})));
         } else if (failure_ && !settled_) {
             report_unclaimed(options_.on_unclaimed_error, failure_);
         }
@@ -44,6 +44,8 @@ CAIRN_DECL background_save::~background_save() {
 CAIRN_DECL void background_save::fail(staged_handler handler,
                                       const std::exception_ptr& e) const noexcept {
     try {
+        auto const in = handler.pass();
+        if (!in && e) return report_unclaimed(options_.on_unclaimed_error, e);
         handler.complete(e, nullptr);
     } catch (...) {  // e.g. no memory to call it; the thread must not end for that
         report_unclaimed(options_.on_unclaimed_error, e ? e : std::current_exception());
@@ -133,6 +135,8 @@ CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
 }
 CAIRN_DECL void background_save::deliver(std::unique_lock<std::mutex>& lock) {
     if (!ended_ || settled_ || !waiting_) return;
+    auto const in = waiting_.pass();
+    if (!in) return;  // a handler that has ended with its context gets nothing
     settled_ = true;
     auto handler = std::move(waiting_);
     auto failure = std::move(failure_);
@@ -158,7 +162,7 @@ CAIRN_DECL bool background_save::settled() const {
     return settled_;
 }
 CAIRN_DECL void background_save::check_unsettled() const {
-    if (waiting_ || settled_)
+    if (settled_ || (waiting_ && waiting_.pass()))
         throw error(errc::invalid_argument,
                     {.expected = "one wait for a save at a time, and its result taken once",
                      .found = "another wait",

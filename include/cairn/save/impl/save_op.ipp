@@ -16,6 +16,7 @@
 #include <cairn/save/detail/item_sources.hpp>
 #include <cairn/save/detail/overlap_gate.hpp>
 #include <cairn/save/detail/place_results.hpp>
+#include <cairn/verb/detail/called_verb.hpp>
 #include <cairn/verb/detail/post_to.hpp>
 
 namespace cairn::detail {
@@ -121,8 +122,8 @@ CAIRN_DECL void save_op::open() {
     if (ranks_->coordinator())
         o = attempt(ranks_->rank(), [&] {
             wire_writer w;
+            put_call(w, called_verb::save, id_);
             w.string(in_.new_id());
-            w.string(id_);
             w.string(plans_.offer());
             if (ranks_->size() > 1) w.u64(map::detail::digest(parts_.names.get()));
             return w.take();
@@ -130,8 +131,8 @@ CAIRN_DECL void save_op::open() {
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
                           if (!told.failures.empty()) return told.failures;
                           wire_reader r(told.payload);
+                          coordinators_id_ = get_call(r, called_verb::save);
                           report_.save_id = r.string();
-                          coordinators_id_ = r.string();
                           plans_.offered(r.string());
                           if (ranks_->size() > 1) coordinators_mapping_ = r.u64();
                           return std::vector<rank_failure>();
@@ -141,12 +142,7 @@ CAIRN_DECL void save_op::open() {
 CAIRN_DECL void save_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
     parts_.devices->check(parts_.planner->needs_memory_spaces());
-    if (id_ != coordinators_id_) {
-        throw error(errc::invalid_argument,
-                    {.expected = "the coordinator's checkpoint id '" + coordinators_id_ + "'",
-                     .found = "'" + id_ + "'",
-                     .remedy = "give all ranks the same id"});
-    }
+    check_same_id(id_, coordinators_id_);
     if (!ranks_->coordinator()) map::detail::check_same(parts_.names.get(), coordinators_mapping_);
     parts_.writer->reset(id_);
     begun_ = true;

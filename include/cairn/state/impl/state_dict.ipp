@@ -14,11 +14,7 @@ CAIRN_DECL state_dict& state_dict::operator=(state_dict&& other) noexcept = defa
 CAIRN_DECL state_dict::~state_dict() = default;
 
 CAIRN_DECL state_dict::state_dict(std::initializer_list<entry> entries) {
-    for (auto const& e : entries) {
-        if (contains(e.key))
-            throw error(errc::invalid_state, {.fqn = e.key, .found = "the same key twice"});
-        add(e.key, e.what);
-    }
+    for (auto const& e : entries) add_once(e.key, e.what);
 }
 
 CAIRN_DECL node& state_dict::operator[](std::string_view key) {
@@ -62,6 +58,12 @@ CAIRN_DECL node& state_dict::add(std::string key, node n) {
         throw;
     }
     return items_.back().second;
+}
+
+CAIRN_DECL void state_dict::add_once(std::string_view key, node n) {
+    if (contains(key))
+        throw error(errc::invalid_state, {.fqn = std::string(key), .found = "the same key twice"});
+    add(std::string(key), std::move(n));
 }
 
 CAIRN_DECL state_dict::entry::entry(std::string k, state_dict d)

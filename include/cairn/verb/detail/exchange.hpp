@@ -16,6 +16,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -58,14 +59,14 @@ public:
         call_part<std::vector<message>>(
             in_.executor,
             [&](auto done) { comm_.gather(encoded(mine), root_, by(), std::move(done)); },
-            decoding(std::move(f)));
+            decoding(std::move(f), coordinator()));
     }
     /// Passes `f` all ranks' outcomes, on every rank.
     void all_gather(const outcome& mine, then<std::vector<outcome>> f) {
         call_part<std::vector<message>>(
             in_.executor,
             [&](auto done) { comm_.all_gather(encoded(mine), by(), std::move(done)); },
-            decoding(std::move(f)));
+            decoding(std::move(f), true));
     }
     /// Passes `f` the coordinator's outcome, on every rank.
     void broadcast(const outcome& mine, then<outcome> f) {
@@ -131,9 +132,18 @@ private:
         }
         return to;
     }
-    static then<std::vector<message>> decoding(then<std::vector<outcome>> f) {
-        return [f = std::move(f)](call_result<std::vector<message>> r) {
-            f(decoded<std::vector<outcome>>(std::move(r), decode_outcomes));
+    /// @param here  Whether this rank receives the messages.
+    then<std::vector<message>> decoding(then<std::vector<outcome>> f, bool here) const {
+        auto const ranks = here ? static_cast<std::size_t>(size_) : 0;
+        return [f = std::move(f), ranks](call_result<std::vector<message>> r) {
+            f(decoded<std::vector<outcome>>(std::move(r), [ranks](std::vector<message> all) {
+                if (ranks != 0 && all.size() != ranks)
+                    throw error(errc::invalid_argument,
+                                {.expected = std::to_string(ranks) + " messages, one per rank",
+                                 .found = std::to_string(all.size()),
+                                 .remedy = "correct the gather of the Communicator"});
+                return decode_outcomes(std::move(all));
+            }));
         };
     }
     deadline by() const { return deadline_after(timeout_, in_.now()); }

@@ -2,6 +2,7 @@
 #ifndef CAIRN_VERB_DETAIL_FLATTENED_OR_ERROR_HPP
 #define CAIRN_VERB_DETAIL_FLATTENED_OR_ERROR_HPP
 
+#include <cairn/planner/detail/naming.hpp>
 #include <cairn/state/flatten.hpp>
 #include <cairn/state/savable.hpp>
 #include <cairn/verb/detail/shard_sources.hpp>
@@ -34,7 +35,7 @@ struct flattened_or_error {
         for (auto& leaf : leaves()) {
             if (auto* o = leaf.value(); o != nullptr && o->get && !refused) {
                 try {
-                    o->get = [v = o->get()] { return v; };
+                    o->get = [v = naming(leaf.fqn, o->get)] { return v; };
                 } catch (...) {
                     refused = std::current_exception();
                 }

@@ -68,6 +68,7 @@ class stored_handler {
         virtual ~base() = default;
         virtual void complete(Args... args) = 0;
         virtual boost::asio::cancellation_slot slot() const noexcept = 0;
+        virtual context_gate::pass pass() = 0;
     };
     template <class Handler>
     struct holder final : base {
@@ -121,6 +122,7 @@ class stored_handler {
                 return gate_of(on);
         }
         boost::asio::cancellation_slot slot() const noexcept override { return slot_; }
+        context_gate::pass pass() override { return content_.pass(); }
         boost::asio::cancellation_slot slot_;
         kept_by_context<content> content_;
     };
@@ -133,6 +135,8 @@ public:
     explicit operator bool() const noexcept { return of_ != nullptr; }
 
     boost::asio::cancellation_slot slot() const noexcept { return of_->slot(); }
+    /// Keeps the handler's context from ending; false if it has ended, and the handler with it.
+    context_gate::pass pass() const { return of_->pass(); }
     /// Posts the handler to its executor. Without one it runs on a thread of its own, where what it
     /// throws is printed.
     void complete(Args... args) { std::exchange(of_, nullptr)->complete(std::move(args)...); }
