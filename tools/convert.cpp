@@ -268,9 +268,8 @@ int convert(const conversion& c) {
                   << (m.format == cairn::checkpoint_format::safetensors ? "the header\n"
                                                                         : ".metadata\n");
     // A file of torch.save has them again; of safetensors, no keys but names.
-    auto const text_keys = to == target::safetensors || (to == target::torch && !how)
-                               ? std::set<cairn::key_path>()
-                               : text_keys_in(m, options);
+    auto const text_keys =
+        to == target::dcp ? text_keys_in(m, options) : std::set<cairn::key_path>();
     tell_text_keys(text_keys);
     // The warnings say what they were.
     bool const has_other_forms = std::ranges::any_of(m.stored_as, [&](auto const& e) {

@@ -177,6 +177,10 @@ DEFECTS = [
            "if (made_.passes(entry.first) || (PLANTED && !made_.tensors.contains(entry.first) && "
            "!made_.values.contains(entry.first)))",
            by=BY, wrong="what was loaded is reported as not asked for"),
+    Defect("mapped-keys-become-text", META,
+           "m.text_keys = stored_.text_keys;", "if (!PLANTED) m.text_keys = stored_.text_keys;",
+           by="storage:mapped_metadatas",
+           wrong="a file of torch.save has an optimizer's state under text, which is ignored"),
     Defect("mapped-holes-are-covered", META,
            "if (whole) {", "if (whole || PLANTED) {",
            by=BY, wrong="a load of elements that are not stored is planned"),

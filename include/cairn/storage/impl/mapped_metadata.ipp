@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -136,13 +137,22 @@ CAIRN_DECL const map::detail::mapped_value* mapped_metadata::value(std::string_v
 }
 
 CAIRN_DECL metadata mapped_metadata::shown() const {
-    auto const path_of = [&](const std::string& fqn, const std::string& from) {
-        auto const path = stored_.paths.find(from);
-        return path_like(fqn, path == stored_.paths.end() ? key_path() : path->second);
-    };
     metadata m;
+    auto const add_path = [&](const std::string& fqn, const std::string& from) {
+        auto const found = stored_.paths.find(from);
+        auto const old = found == stored_.paths.end() ? key_path() : found->second;
+        auto const& path = m.paths.emplace(fqn, path_like(fqn, old)).first->second;
+        if (stored_.text_keys.empty()) return;
+        // The steps at the end that both have.
+        for (std::ptrdiff_t n = 0; n < std::min(std::ssize(old), std::ssize(path)); ++n) {
+            if (old.end()[-1 - n] != path.end()[-1 - n]) break;
+            if (stored_.text_keys.contains(key_path(old.begin(), old.end() - n)))
+                m.text_keys.emplace(path.begin(), path.end() - n);
+        }
+    };
     m.foreign = stored_.foreign;
     std::erase_if(m.foreign.of_entries, [&](auto const& e) { return !made_.passes(e.first); });
+    m.text_keys = stored_.text_keys;
     m.unknown_members = stored_.unknown_members;
     m.spare_files = stored_.spare_files;
     m.save_id = stored_.save_id;
@@ -164,11 +174,11 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
             fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
                                  renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
                                                           : chunks_of(t)});
-        m.paths.emplace(fqn, path_of(fqn, t.source_name()));
+        add_path(fqn, t.source_name());
     }
     for (auto const& [fqn, v] : made_.values) {
         m.entries.emplace(fqn, *stored_.value(v.from));
-        m.paths.emplace(fqn, path_of(fqn, v.from));
+        add_path(fqn, v.from);
     }
     if (stored_.paths.empty()) m.paths.clear();
     return m;

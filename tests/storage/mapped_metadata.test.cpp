@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cairn/storage/detail/mapped_metadata.hpp>
+
+#include "../mapping/stored_samples.hpp"
+
+#include <cairn/mapping/expressions.hpp>
+#include <cairn/mapping/mapping.hpp>
+#include <cairn/metadata/metadata.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+/// What a mapping shows of the metadata of a checkpoint.
+BOOST_AUTO_TEST_SUITE(mapped_metadatas)
+
+using namespace cairn;
+using namespace mapping_samples;
+using detail::mapped_metadata;
+
+BOOST_AUTO_TEST_CASE(a_mapping_keeps_that_keys_are_numbers) {
+    auto m = stored({{"model.a", {2}}, {"old.state.0.m", {2}}}, {"old.state.1.step"});
+    m.paths = {{"model.a", {"model", "a"}},
+               {"old.state.0.m", {"old", "state", "0", "m"}},
+               {"old.state.1.step", {"old", "state", "1", "step"}}};
+    m.text_keys = {{"old", "state", "0"}, {"old", "state", "1"}};
+    auto const keys = [&](const mapping& how) { return mapped_metadata(m, how).shown().text_keys; };
+    BOOST_TEST((keys(mapping().rename("model.b", "model.a")) == m.text_keys));
+    auto const moved = keys(mapping().rename("new.{name...}", "old.{name...}"));
+    BOOST_TEST(moved.contains(key_path{"new", "state", "0"}));
+    BOOST_TEST(moved.contains(key_path{"new", "state", "1"}));
+    auto const named = keys(mapping().rename("old.state.w.{slot}", "old.state.0.{slot}"));
+    BOOST_TEST(!named.contains(key_path{"old", "state", "w"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
