@@ -341,6 +341,7 @@ private:
         for (auto const& [named, slots] : slots_[f]) {
             auto const& param = named;  // clang 14 captures no structured bindings
             if (made_.used.contains(param) || mapping_.others() != other_names::pass) continue;
+            if (lines_.find(param)) continue;  // the state's parameter is made of others
             auto const e = stored_as_it_is(param);
             auto const& patterns = lines_.followers()[f];
             auto const known_as = patterns.prefix.off(param);
@@ -366,10 +367,26 @@ private:
             made_.used.insert(name);
         } else if (made_.tensors.contains(name) || made_.values.contains(name)) {
             if (!is_tied) made_.hidden.insert(name);
-        } else if (auto const by = lines_.find(name); by && !is_tied) {
+        } else if (auto const by = is_tied ? std::nullopt : line_of(name)) {
             auto const& e = mapping_.lines()[by->line].made_of;
             (e.node().is_a(operation::leave_out) ? made_.used : made_.hidden).insert(name);
         }
+    }
+
+    /// Returns the line that makes a name of the state, or the parameter that it belongs to: as a
+    /// save reads it, first of a parameter that is there.
+    std::optional<lines::made_by> line_of(const std::string& name) const {
+        if (auto by = lines_.find(name)) return by;
+        auto const has_line = [&](const std::string& p) { return lines_.find(p).has_value(); };
+        auto const is_there = [&](const std::string& p) {
+            return made_.tensors.contains(p) || made_.values.contains(p) ||
+                   (stored_.entries.contains(p) && !made_.used.contains(p) && !has_line(p));
+        };
+        auto read = lines_.reading(name, side::target, is_there);
+        if (read && !is_there(read->of->prefix.before(read->param)))
+            read = lines_.reading(name, side::target, has_line);
+        if (!read) return std::nullopt;
+        return lines_.find(read->of->prefix.before(read->param));
     }
 
     const mapping& mapping_;
