@@ -6,8 +6,13 @@
 #include <cairn/mapping/expressions.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
+#include <cairn/tensor/dtype.hpp>
 
 #include <boost/test/unit_test.hpp>
+
+#include <cstdint>
+#include <string_view>
 
 /// What a mapping shows of the metadata of a checkpoint.
 BOOST_AUTO_TEST_SUITE(mapped_metadatas)
@@ -29,6 +34,28 @@ BOOST_AUTO_TEST_CASE(a_mapping_keeps_that_keys_are_numbers) {
     BOOST_TEST(moved.contains(key_path{"new", "state", "1"}));
     auto const named = keys(mapping().rename("old.state.w.{slot}", "old.state.0.{slot}"));
     BOOST_TEST(!named.contains(key_path{"old", "state", "w"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_made_of_tensors_with_too_few_bytes_is_refused) {
+    auto const content = [](std::int64_t elements, std::uint64_t file_size) {
+        metadata m;
+        chunk c{{{0}, {elements}}, {}};
+        c.at.file = "data";
+        c.at.length = 4096;
+        m.entries.emplace("w", tensor_metadata{dtype::float32, {elements}, false, {c}});
+        m.file_sizes = {{"data", file_size}};
+        return m;
+    };
+    auto const how = mapping().set("w", map::cast(map::stored("w"), dtype::bfloat16));
+    auto const all = [](std::string_view) { return true; };
+    mapped_metadata const right(content(1000, 4096), how);
+    right.check_sources();
+    check_stored_bytes(right.shown(), all);
+    mapped_metadata const large(content(std::int64_t{1} << 40, 4096), how);
+    auto const text = error_of(errc::corrupt, [&] { large.check_sources(); });
+    BOOST_TEST(has(text, "'w'"), text);
+    // What has no file yet may not be wanted.
+    mapped_metadata(content(1000, 0), how).check_sources();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -177,6 +177,13 @@ DEFECTS = [
            "if (made_.passes(entry.first) || (PLANTED && !made_.tensors.contains(entry.first) && "
            "!made_.values.contains(entry.first)))",
            by=BY, wrong="what was loaded is reported as not asked for"),
+    Defect("made-tensors-have-no-bytes", "metadata/impl/stored_bytes.ipp",
+           "|| detail::is_made(*t)) continue;", "|| (!PLANTED && detail::is_made(*t))) continue;",
+           by="integration:mapped", wrong="a tree of what a mapping makes is refused as corrupt"),
+    Defect("sources-of-any-size", META,
+           "return used.contains(fqn);", "return used.contains(fqn) && !PLANTED;",
+           by="storage:mapped_metadatas",
+           wrong="memory is allocated for what a few bytes of metadata claim"),
     Defect("mapped-keys-become-text", META,
            "m.text_keys = stored_.text_keys;", "if (!PLANTED) m.text_keys = stored_.text_keys;",
            by="storage:mapped_metadatas",

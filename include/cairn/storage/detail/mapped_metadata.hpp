@@ -40,6 +40,10 @@ public:
     /// cover; a tensor that is another one under a new name has that one's.
     CAIRN_DECL metadata shown() const;
 
+    /// Checks the sizes of stored tensors that others are made of, as @ref check_stored_bytes does.
+    /// Files that are missing are found when they are read: the tensors may not be wanted.
+    CAIRN_DECL void check_sources() const;
+
     /// The lines that match nothing that is stored, in words; empty: there are none.
     const std::string& idle_lines() const noexcept { return idle_; }
     /// Stored names that nothing uses and that do not pass, since a line has them for something

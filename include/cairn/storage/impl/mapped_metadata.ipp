@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/metadata/detail/path_like.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 #include <cairn/tensor/index_vector.hpp>
@@ -17,6 +18,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -101,6 +103,21 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
                 partial_.insert(p.from->name);
         }
     }
+}
+
+CAIRN_DECL void mapped_metadata::check_sources() const {
+    std::set<std::string_view> used;
+    for (auto const& [fqn, t] : made_.tensors)
+        for (auto const& p : t.pieces)
+            if (!p.is_constant() && renamed_.count(fqn) == 0) used.insert(p.from->name);
+    check_stored_bytes(stored_, [&](std::string_view fqn) {
+        auto const& chunks = stored_.tensor(fqn)->chunks;
+        for (std::size_t i = 0; i < chunks.size(); ++i)
+            if (auto const size = stored_.file_sizes.find(chunks.file(i));
+                size != stored_.file_sizes.end() && size->second == 0)
+                return false;
+        return used.contains(fqn);
+    });
 }
 
 CAIRN_DECL std::vector<std::string> mapped_metadata::turned_codes() const {
