@@ -107,6 +107,11 @@ private:
         made_.tied.insert(c.name);
         stored_shapes alone(like_);
         auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
+        if (leaves.empty()) {  // constants: nothing is stored
+            auto inner = c.made_of.node().of();
+            c.made_of = std::move(inner);
+            return add_claim(std::move(c));
+        }
         bool const others_have_it =
             std::all_of(leaves.begin(), leaves.end(),
                         [&](auto const* leaf) { return shapes_.has(*leaf) || passes(*leaf); });
@@ -128,7 +133,7 @@ private:
                 known.add({leaf, passing->second->type, passing->second->shape});
         }
         auto const shape = evaluation(known, c.name)(c.made_of, c.bound).shape;
-        if (shape == c.type.shape || leaves.empty()) return;
+        if (shape == c.type.shape) return;
         auto const& first = leaves.front();
         auto const& by = shapes_.has(first) ? shapes_.told_by(first) : first;
         complaint{c.name}.fail(errc::shape_mismatch, c.made_of,
