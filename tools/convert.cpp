@@ -255,9 +255,11 @@ int convert(const conversion& c) {
     }
     auto const why_not = [&m](const std::string& fqn) -> std::string {
         auto const known = m.unsupported.find(fqn);
-        return known != m.unsupported.end()
-                   ? "this version does not read it: " + cairn::terminal_text(known->second.type)
-                   : "the mapping makes this name of others, and does not use it";
+        if (known != m.unsupported.end())
+            return "this version does not read it: " + cairn::terminal_text(known->second.type);
+        return m.entries.contains(fqn)
+                   ? "the mapping makes this name of others, and does not use it"
+                   : "the mapping makes it of something that this version does not read";
     };
     for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn) << "' was not copied, because "

@@ -3,6 +3,7 @@
 
 #include "../mapping/stored_samples.hpp"
 
+#include <cairn/mapping/check.hpp>
 #include <cairn/mapping/expressions.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -56,6 +57,27 @@ BOOST_AUTO_TEST_CASE(what_is_made_of_tensors_with_too_few_bytes_is_refused) {
     BOOST_TEST(has(text, "'w'"), text);
     // What has no file yet may not be wanted.
     mapped_metadata(content(1000, 0), how).check_sources();
+}
+
+BOOST_AUTO_TEST_CASE(what_is_made_of_an_unreadable_tensor_is_unsupported_by_itself) {
+    auto m = stored({{"h.0.q", {2}}, {"h.0.k", {2}}, {"h.1.k", {2}}, {"e.0", {2}}, {"b", {2}}});
+    m.unsupported["h.1.q"].type = "a weight without scales";
+    m.unsupported["e.1"].type = "torch.qint8";
+    auto const how =
+        mapping()
+            .set("h.{i}.qk", map::concat(0, {map::stored("h.{i}.q"), map::stored("h.{i}.k")}))
+            .set_optional("e", map::stack("e", map::stored("e.{e}")));
+    auto const shown = mapped_metadata(m, how).shown();
+    BOOST_TEST(shown.entries.size() == 2u);
+    for (auto const* const name : {"h.0.qk", "b"})
+        BOOST_TEST(shown.entries.count(name) == 1u, name);
+    BOOST_TEST(shown.unsupported.at("h.1.qk").type == "made of 'h.1.q' (a weight without scales)");
+    auto const text = error_of(errc::unsupported, [&] { shown.check_supported("e"); });
+    BOOST_TEST(has(text, "'e.1' (torch.qint8)"), text);
+    // A check of the mapping says it without a state.
+    auto const errors = check(how, m).errors;
+    BOOST_TEST_REQUIRE(errors.size() == 2u);
+    BOOST_TEST(has(errors[1], "'h.1.q'") != has(errors[0], "'h.1.q'"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -43,6 +43,9 @@ public:
             add_slots(name, names);
         }
         names_ = name_list({names.begin(), names.end()});
+        std::vector<std::string_view> unsupported;
+        for (auto const& other : stored.unsupported) unsupported.emplace_back(other.first);
+        unsupported_ = name_list(std::move(unsupported));
     }
 
     mapped build() && {
@@ -194,7 +197,10 @@ private:
                                           [&](auto& l) { return stored_.entries.contains(l); });
         if (is_stored) {
             claim(name, leaves);
-            make_one(name, e, bound);
+            if (auto const others = leaf_names(e, bound, unsupported_); others.empty())
+                make_one(name, e, bound);
+            else
+                refuse_if_asked(name, e, bound, others.front());
         }
         for (std::size_t f = 0; f < slots_.size(); ++f) {
             std::set<captures> slots;
@@ -226,6 +232,20 @@ private:
             requires_grad = requires_grad || stored_.tensor(from->name)->requires_grad;
         }
         made_.tensors[name] = {t.type, std::move(t.shape), requires_grad, std::move(t.pieces), {}};
+    }
+
+    /// Of what is partly made of a tensor that cannot be read, the rest is not loaded either: a
+    /// state that does not have the name can be loaded.
+    void refuse_if_asked(const std::string& name, const expression& e, const captures& bound,
+                         const std::string& other) {
+        auto const& type = stored_.unsupported.find(other)->second.type;
+        if (found_ != nullptr)
+            throw error(errc::unsupported, {.fqn = name,
+                                            .expected = "stored tensors that can be read",
+                                            .found = "'" + other + "' (" + type + ")"});
+        made_.unreadable.emplace(name, "made of '" + other + "' (" + type + ")");
+        for (auto const& leaf : needed_of(e, bound))
+            if (stored_.entries.contains(leaf)) made_.used.insert(leaf);
     }
 
     /// Makes one tensor or value that belongs to a parameter.
@@ -394,7 +414,8 @@ private:
     lines lines_;
     findings* found_;
     sources tensors_;
-    name_list names_{};  ///< What is stored, and parameters of optimizer state.
+    name_list names_{};        ///< What is stored, and parameters of optimizer state.
+    name_list unsupported_{};  ///< What is stored and cannot be read.
     /// For each follower, what is stored beside each parameter.
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
     /// What each name is made of.

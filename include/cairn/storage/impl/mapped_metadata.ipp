@@ -186,6 +186,7 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
         if (made_.passes(path.first)) m.paths.insert(path);
     for (auto const& other : stored_.unsupported)
         if (made_.passes(other.first)) m.unsupported.insert(other);
+    for (auto const& [fqn, why] : made_.unreadable) m.unsupported[fqn].type = why;
     for (auto const& [fqn, t] : made_.tensors) {
         m.entries.emplace(
             fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
