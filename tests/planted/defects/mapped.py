@@ -4,6 +4,7 @@ from defect import Defect
 
 READS = "storage/impl/mapped_reads.ipp"
 META = "storage/impl/mapped_metadata.ipp"
+ASKED = "storage/detail/region_asked_for.hpp"
 READER = "storage/impl/mapped_reader.ipp"
 STATE = "save/impl/mapped_state.ipp"
 BOXES = "mapping/detail/piece_boxes.hpp"
@@ -188,6 +189,10 @@ DEFECTS = [
            "unsupported_); others.empty())", "unsupported_); others.empty() || PLANTED)",
            by="storage:mapped_metadatas",
            wrong="one tensor that cannot be read keeps all others from being loaded"),
+    Defect("dequantised-windows-of-any-shape", ASKED,
+           "if (window.shape != item.shape)", "if (window.shape != item.shape && !PLANTED)",
+           by="storage:dequantising_reader",
+           wrong="a window is filled in part and taken for a whole one"),
     Defect("mapped-keys-become-text", META,
            "m.text_keys = stored_.text_keys;", "if (!PLANTED) m.text_keys = stored_.text_keys;",
            by="storage:mapped_metadatas",
@@ -229,7 +234,7 @@ DEFECTS = [
            "for (std::size_t d = 0; d < n.numbers.size(); ++d) "
            "n.numbers[d] = static_cast<std::int64_t>(d); } else if (n.value) {",
            by="trainer", wrong="moments of rotary pairs are those of other elements"),
-    Defect("shards-begin-with-the-tensor", READS,
+    Defect("shards-begin-with-the-tensor", ASKED,
            "b.offsets[d] += item.source_offsets[d];",
            "b.offsets[d] += PLANTED ? 0 : item.source_offsets[d];",
            by="trainer", wrong="each rank has the first half of a fused tensor"),

@@ -26,10 +26,6 @@
 
 namespace cairn::detail {
 
-/// Returns the box of the tensor that an item of a mapped checkpoint asks for.
-/// @throws error errc::invalid_plan if there is none: plans are not trusted
-CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item);
-
 /// The items of a plan, and the stored ones that they are made of.
 ///
 /// A window of the plan is opened when the first of its stored items needs it, and committed after
