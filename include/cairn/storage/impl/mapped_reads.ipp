@@ -128,10 +128,16 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
     std::call_once(w.opened, [&] {
         w.window = w.casts ? target_->resolve_tensor(*w.item) : target_->resolve_converted(*w.item);
         check_window(*w.item, w.window);
+        w.filled = w.window;
+        if (w.casts && w.window.type != w.made->type) {
+            w.rounded = std::make_unique<std::byte[]>(
+                static_cast<std::size_t>(w.window.elements()) * size_of(w.made->type));
+            w.filled = tensor_view(w.made->type, w.window.shape, w.rounded.get());
+        }
         for (auto const& c : w.constants) {
             map::detail::constant_element const element(c.value, w.made->type);
             for_each_box(c, map::detail::side::target, [&](const map::detail::piece_box& b) {
-                auto const into = subview(w.window, relative_to(b.region, w.region));
+                auto const into = subview(w.filled, relative_to(b.region, w.region));
                 convert_elements(element.view(into.shape), into);
             });
         }
@@ -140,8 +146,8 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
 CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
     if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->stored.bytes.data()};
     open(*p.of);
-    if (p.of->made == nullptr) return p.of->window;
-    return p.at.view(p.of->window, p.of->region.offsets);
+    if (p.of->made == nullptr) return p.of->filled;
+    return p.at.view(p.of->filled, p.of->region.offsets);
 }
 
 CAIRN_DECL void mapped_reads::part_read(wanted& w) {
@@ -154,6 +160,8 @@ CAIRN_DECL void mapped_reads::part_read(wanted& w) {
                  .expected = "one number: '" + first.name + "' and '" + e.name + "' become one",
                  .found = "different numbers",
                  .remedy = "give '" + w.item->fqn + "' an expression of its own"});
+    if (w.rounded != nullptr) convert_elements(w.filled, w.window);
+    w.rounded.reset();
     target_->commit_tensor(*w.item, w.window);
 }
 CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, value v) {
