@@ -37,6 +37,16 @@ BOOST_AUTO_TEST_CASE(a_mapping_keeps_that_keys_are_numbers) {
     BOOST_TEST(!named.contains(key_path{"old", "state", "w"}));
 }
 
+BOOST_AUTO_TEST_CASE(members_that_cairn_does_not_know_go_with_a_new_name) {
+    auto m = stored({{"a", {2, 2}}, {"b", {2, 2}}, {"c", {2, 2}}}, {"n"});
+    for (auto const& entry : m.entries) m.foreign.of_entries[entry.first]["extra"];
+    mapping how;
+    how.rename("a2", "a").rename("n2", "n").set("b2", map::transpose(map::stored("b")));
+    auto const kept = mapped_metadata(m, how).shown().foreign.of_entries;
+    BOOST_TEST(kept.size() == 3u);
+    for (auto const* const name : {"a2", "c", "n2"}) BOOST_TEST(kept.count(name) == 1u, name);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_made_of_tensors_with_too_few_bytes_is_refused) {
     auto const content = [](std::int64_t elements, std::uint64_t file_size) {
         metadata m;

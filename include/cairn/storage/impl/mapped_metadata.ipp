@@ -186,6 +186,10 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
         if (made_.passes(path.first)) m.paths.insert(path);
     for (auto const& other : stored_.unsupported)
         if (made_.passes(other.first)) m.unsupported.insert(other);
+    auto const keep_foreign = [&](const std::string& fqn, const std::string& from) {
+        auto const some = stored_.foreign.of_entries.find(from);
+        if (some != stored_.foreign.of_entries.end()) m.foreign.of_entries[fqn] = some->second;
+    };
     for (auto const& [fqn, why] : made_.unreadable) m.unsupported[fqn].type = why;
     for (auto const& [fqn, t] : made_.tensors) {
         m.entries.emplace(
@@ -193,10 +197,12 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
                                  renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
                                                           : chunks_of(t)});
         add_path(fqn, t.source_name());
+        if (renamed_.count(fqn) != 0) keep_foreign(fqn, stored_name(fqn));
     }
     for (auto const& [fqn, v] : made_.values) {
         m.entries.emplace(fqn, *stored_.value(v.from));
         add_path(fqn, v.from);
+        keep_foreign(fqn, v.from);
     }
     if (stored_.paths.empty()) m.paths.clear();
     return m;
