@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <variant>
 
 /// What a mapping shows of the metadata of a checkpoint.
 BOOST_AUTO_TEST_SUITE(mapped_metadatas)
@@ -45,6 +46,26 @@ BOOST_AUTO_TEST_CASE(members_that_cairn_does_not_know_go_with_a_new_name) {
     auto const kept = mapped_metadata(m, how).shown().foreign.of_entries;
     BOOST_TEST(kept.size() == 3u);
     for (auto const* const name : {"a2", "c", "n2"}) BOOST_TEST(kept.count(name) == 1u, name);
+}
+
+BOOST_AUTO_TEST_CASE(codes_that_are_moved_without_their_scales_are_named) {
+    auto m = stored({{"x_blocks", {2, 3, 4}},
+                     {"x_scales", {2, 3}},
+                     {"q", {4, 4}},
+                     {"k", {4, 4}},
+                     {"q_scale_inv", {2, 2}},
+                     {"k_scale_inv", {2, 2}}});
+    for (auto const* const name : {"x_blocks", "q", "k"})
+        std::get<tensor_metadata>(m.entries.find(name)->second).type = dtype::uint8;
+    auto how = mapping().set("x", map::permute(map::stored("x_blocks"), {1, 0, 2}));
+    auto const blocks = mapped_metadata(m, how).moved_codes();
+    BOOST_TEST_REQUIRE(blocks.size() == 1u);
+    BOOST_TEST(has(blocks[0], "'x_blocks' are moved, its scales 'x_scales'"), blocks[0]);
+    how = mapping().set("qk", map::concat(0, {map::stored("q"), map::stored("k")}));
+    BOOST_TEST(mapped_metadata(m, how).moved_codes().size() == 2u);
+    how.set("qk_scale_inv",
+            map::concat(0, {map::stored("q_scale_inv"), map::stored("k_scale_inv")}));
+    BOOST_TEST(mapped_metadata(m, how).moved_codes().empty());
 }
 
 BOOST_AUTO_TEST_CASE(what_is_made_of_tensors_with_too_few_bytes_is_refused) {

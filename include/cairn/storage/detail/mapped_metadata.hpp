@@ -50,8 +50,8 @@ public:
     /// else.
     const std::set<std::string, std::less<>>& hidden() const noexcept { return made_.hidden; }
 
-    /// Says which quantised weights fit their scales no more.
-    CAIRN_DECL std::vector<std::string> turned_codes() const;
+    /// Says which quantised weights do not fit their scales any longer.
+    CAIRN_DECL std::vector<std::string> moved_codes() const;
 
     /// Whether a tensor has stored elements in another order, as a transposed one.
     CAIRN_DECL bool permutes(std::string_view fqn) const;

@@ -33,11 +33,22 @@ inline bool is_renamed(const map::detail::mapped_tensor& t) {
            p == map::detail::whole_piece(p.from);
 }
 
-/// Whether a tensor has all elements of one stored tensor, elsewhere than there.
-inline bool turned(const map::detail::mapped_tensor& t) {
-    if (t.pieces.size() != 1 || t.pieces.front().is_constant()) return false;
-    auto const& p = t.pieces.front();
-    return p.volume() == p.from->shape.product() && p != map::detail::whole_piece(p.from);
+/// The stored tensors whose elements a tensor has elsewhere than these, or not all of them.
+inline std::set<std::string> moved_sources(const map::detail::mapped_tensor& t) {
+    std::set<std::string> all;
+    for (auto const& p : t.pieces)
+        if (!p.is_constant() && (t.pieces.size() != 1 || p != map::detail::whole_piece(p.from)))
+            all.insert(p.from->name);
+    return all;
+}
+/// The names that the scales of codes may have.
+inline std::vector<std::string> scales_of(const std::string& codes) {
+    std::vector<std::string> all{codes + "_scale_inv", codes + "_scale"};
+    for (auto const& [end, of_scales] :
+         {std::pair("_blocks", "_scales"), std::pair("_packed", "_scale")})
+        if (codes.ends_with(end))
+            all.push_back(codes.substr(0, codes.size() - std::string_view(end).size()) + of_scales);
+    return all;
 }
 
 /// Whether a piece has the elements of its source in another order.
@@ -120,19 +131,16 @@ CAIRN_DECL void mapped_metadata::check_sources() const {
     });
 }
 
-CAIRN_DECL std::vector<std::string> mapped_metadata::turned_codes() const {
+CAIRN_DECL std::vector<std::string> mapped_metadata::moved_codes() const {
     std::set<std::string> all;
-    for (auto const& made : made_.tensors)
-        if (turned(made.second)) all.insert(made.second.source_name());
+    for (auto const& made : made_.tensors) all.merge(moved_sources(made.second));
     std::vector<std::string> found;
-    for (auto const& [fqn, t] : made_.tensors) {
-        if (!turned(t) || size_of(t.type) != 1) continue;
-        auto const from = t.source_name();
-        for (auto const* end : {"_scale_inv", "_scale"}) {
-            auto const scales = from + end;
+    for (auto const& codes : all) {
+        if (size_of(stored_.tensor(codes)->type) != 1) continue;
+        for (auto const& scales : scales_of(codes)) {
             auto const* const s = stored_.tensor(scales);
             if (s != nullptr && s->shape.product() > 1 && !all.contains(scales))
-                found.push_back("the codes of '" + from + "' are turned, its scales '" + scales +
+                found.push_back("the codes of '" + codes + "' are moved, its scales '" + scales +
                                 "' are not: use dequantise, or set a line for them");
         }
     }
