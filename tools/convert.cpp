@@ -104,14 +104,20 @@ target target_of(const conversion& c) {
 }
 
 /// The members of `.metadata`, or of the headers of safetensors, that a target does not get.
-std::vector<std::string> members_lost(const cairn::metadata& m, target to) {
+/// @param shown  What a mapping shows of `m`; without one, `m`.
+std::vector<std::string> members_lost(const cairn::metadata& m, const cairn::metadata& shown,
+                                      target to) {
+    auto const entries_with = [](const cairn::metadata& some, const std::string& name) {
+        return std::ranges::count_if(some.foreign.of_entries,
+                                     [&](auto const& e) { return e.second.contains(name); });
+    };
     std::vector<std::string> lost;
     for (auto const& name : m.unknown_members) {
         constexpr std::string_view of_all = "Metadata.";
+        auto const stored = entries_with(m, name);
         bool const kept =
             (name.starts_with(of_all) && m.foreign.members.contains(name.substr(of_all.size()))) ||
-            std::ranges::any_of(m.foreign.of_entries,
-                                [&](auto const& e) { return e.second.contains(name); });
+            (stored != 0 && entries_with(shown, name) >= stored);
         if (to != target::dcp || !kept) lost.push_back(name);
     }
     return lost;
@@ -217,10 +223,10 @@ int convert(const conversion& c) {
     if (!c.map.empty()) how = read_mapping(c.map);
     auto const options = options_of(c, how);
     auto const m = read_metadata(c.from, options.dequantise);
+    std::optional<cairn::metadata> mapped;
+    if (how) mapped = c.map_back ? cairn::mapped_back(m, *how) : cairn::mapped(m, *how);
+    auto const& shown = mapped ? *mapped : m;
     if (auto const given = patterns_of(c); c.dry_run || !given.empty()) {
-        auto const shown = !how         ? m
-                           : c.map_back ? cairn::mapped_back(m, *how)
-                                        : cairn::mapped(m, *how);
         check_patterns(shown, options.dequantise ? read_metadata(c.from) : m, given);
         if (c.dry_run) {
             if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
@@ -253,24 +259,23 @@ int convert(const conversion& c) {
         else
             lost.push_back(name);
     }
-    auto const why_not = [&m](const std::string& fqn) -> std::string {
-        auto const known = m.unsupported.find(fqn);
-        return known != m.unsupported.end()
+    auto const why_not = [&shown](const std::string& fqn) -> std::string {
+        auto const known = shown.unsupported.find(fqn);
+        return known != shown.unsupported.end()
                    ? "this version does not read it: " + cairn::terminal_text(known->second.type)
                    : "the mapping makes this name of others, and does not use it";
     };
     for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn) << "' was not copied, because "
                   << why_not(fqn) << '\n';
-    auto const lost_members = members_lost(m, to);
+    auto const lost_members = members_lost(m, shown, to);
     for (auto const& name : lost_members)
         std::cout << "not copied: member '" << cairn::terminal_text(name) << "' of "
                   << (m.format == cairn::checkpoint_format::safetensors ? "the header\n"
                                                                         : ".metadata\n");
     // A file of torch.save has them again; of safetensors, no keys but names.
-    auto const text_keys = to == target::safetensors || (to == target::torch && !how)
-                               ? std::set<cairn::key_path>()
-                               : text_keys_in(m, options);
+    auto const text_keys =
+        to == target::dcp ? text_keys_in(m, options) : std::set<cairn::key_path>();
     tell_text_keys(text_keys);
     // The warnings say what they were.
     bool const has_other_forms = std::ranges::any_of(m.stored_as, [&](auto const& e) {

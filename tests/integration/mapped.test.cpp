@@ -259,6 +259,16 @@ BOOST_AUTO_TEST_CASE(what_follows_a_tie_is_made_for_a_state_that_has_it) {
     BOOST_TEST(cairn::load_tree("c", {.prefix = "o.head"}, store, how).size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(a_tree_of_what_a_mapping_makes_is_as_large_as_it_likes) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<float> w(1 << 20);
+    cairn::save(cairn::state_dict{{"w", tensor_view(dtype::float32, {1 << 10, 1 << 10}, w.data())}},
+                "c", store);
+    auto const how = cairn::mapping().set("w", pad(transpose(stored("w")), {1 << 11, -1}));
+    BOOST_TEST(cairn::load_tree("c", {}, store, how).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(a_strict_load_notices_what_a_mapping_hides) {
     cairn::memory_store store;
     std::vector<float> a{1, 2}, b{3, 4};

@@ -408,6 +408,16 @@ BOOST_AUTO_TEST_CASE(a_cast_rounds_whatever_the_state_has) {
     std::vector<float> b(2);
     cairn::load(cairn::state_dict{{"b", view(b, {2})}}, "c", o, store, how);
     BOOST_TEST((b == std::vector<float>{1, 2}));
+    // A conversion does, whatever it stores.
+    how.set("padded", cast(pad(stored("a"), {3}, 1.001), dtype::bfloat16));
+    cairn::convert_options wide;
+    wide.floats_as = dtype::float32;
+    cairn::convert({store, "c"}, "d", wide, store, how);
+    std::vector<float> converted(2), padded(3);
+    cairn::load(cairn::state_dict{{"b", view(converted, {2})}, {"padded", view(padded, {3})}}, "d",
+                store);
+    BOOST_TEST((converted == std::vector<float>{1, 2}));
+    BOOST_TEST((padded == std::vector<float>{1, 2, 1}));
 }
 
 BOOST_AUTO_TEST_CASE(a_constant_has_the_numbers_of_its_dtype) {

@@ -420,4 +420,51 @@ BOOST_AUTO_TEST_CASE(optimizer_state_whose_name_is_taken_is_not_lost_in_silence)
     BOOST_TEST(made.hidden.contains("optim.a.m"));
 }
 
+BOOST_AUTO_TEST_CASE(a_parameter_that_a_line_makes_does_not_get_the_state_of_another) {
+    auto const averaged = [](const char* name) {
+        return mapping()
+            .set("w", map::transpose(map::stored("ema.w")))
+            .follow(name, "optim.{param...}.{slot}");
+    };
+    auto const content = stored({{"w", {2, 2}}, {"ema.w", {2, 2}}, {"optim.w.m", {2, 2}}});
+    auto const m = averaged("optim.{param...}.{slot}");
+    auto const made = to_state(m, content);
+    BOOST_TEST(made.hidden.contains("optim.w.m"));
+    auto const why = map::detail::unmade_names(m, content).find("optim.w.m");
+    BOOST_TEST_REQUIRE(why.has_value());
+    BOOST_TEST(has(why->of, "optim.ema.w.m"), why->of);
+    // Nor under another name, also beside that of what it is made of.
+    auto const renamed = averaged("o.{param...}.{slot}");
+    BOOST_TEST(!to_state(renamed, content).tensors.contains("o.w.m"));
+    auto const both = to_state(
+        renamed,
+        stored(
+            {{"w", {2, 2}}, {"ema.w", {2, 2}}, {"optim.w.m", {2, 2}}, {"optim.ema.w.m", {2, 2}}}));
+    BOOST_TEST(both.tensors.at("o.w.m").source_name() == "optim.ema.w.m");
+
+    // Without the model, a load reads a name as a save does.
+    auto const flax = mapping()
+                          .set("enc/w", map::transpose(map::stored("enc/w")))
+                          .follow("{param...}/{slot}", "{param...}/{slot}");
+    BOOST_TEST(to_state(flax, stored({{"enc/w/m", {2, 2}}})).hidden.contains("enc/w/m"));
+    // What follows a name that is left out is left out.
+    auto const without = mapping()
+                             .set("w", map::leave_out())
+                             .follow("optim.{param...}.{slot}", "optim.{param...}.{slot}");
+    auto const left = to_state(without, stored({{"optim.w.m", {2, 2}}}));
+    BOOST_TEST(left.used.contains("optim.w.m"));
+}
+
+BOOST_AUTO_TEST_CASE(the_state_of_a_parameter_that_passes_is_not_that_of_a_line) {
+    std::string const pattern = "optim.{param...}.{slot}";
+    auto const two = mapping()
+                         .rename("model.{name...}", "net.{name...}")
+                         .follow(pattern, pattern, "model.", "net.")
+                         .follow(pattern, pattern, "critic.", "critic.");
+    auto const made = to_state(
+        two, stored({{"net.w", {2}}, {"critic.v", {2}}, {"optim.w.m", {2}}, {"optim.v.m", {2}}}));
+    BOOST_TEST(made.tensors.contains("optim.w.m"));
+    BOOST_TEST(made.passes("optim.v.m"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -303,4 +303,15 @@ BOOST_AUTO_TEST_CASE(tied_names_have_one_shape) {
     to_stored(padded, state({{"head", {6, 2}}, {"wte", {4, 2}}}));
 }
 
+BOOST_AUTO_TEST_CASE(a_tie_to_constants_is_not_stored) {
+    for (auto const& e :
+         {map::constant(0, {4}, dtype::float32), map::constant_like(map::stored("b"), 0)}) {
+        auto const m = mapping().set("a", map::tie(e));
+        BOOST_TEST(to_stored(m, state({{"a", {4}}})).tensors.empty());
+    }
+    auto const m = mapping().set("a", map::tie(map::constant(0, {4}, dtype::float32)));
+    auto const text = error_of(errc::shape_mismatch, [&] { to_stored(m, state({{"a", {5}}})); });
+    BOOST_TEST(has(text, "[5]"), text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -177,6 +177,20 @@ BOOST_AUTO_TEST_CASE(tied_names_are_stored_once_and_constants_never) {
     BOOST_TEST(alone.tensors.at("embed").pieces.at(0).from->name == "head");
 }
 
+BOOST_AUTO_TEST_CASE(a_tied_value_is_stored_once) {
+    auto const m = mapping().set("x", map::tie(map::stored("y")));
+    auto const passing = to_stored(m, state({{"x", {-1}}, {"y", {-1}}}));
+    BOOST_TEST(passing.values.empty());
+    BOOST_TEST(passing.passes("y"));
+    BOOST_TEST(!passing.passes("x"));
+    BOOST_TEST(to_stored(m, state({{"x", {-1}}})).values.at("y").from == "x");
+    auto const both = mapping(m).rename("z", "y");
+    auto const made = to_stored(both, state({{"x", {-1}}, {"z", {-1}}})).values.at("y");
+    BOOST_TEST(made.from == "z");
+    BOOST_TEST_REQUIRE(made.equals.size() == 1u);
+    BOOST_TEST(made.equals[0] == "x");
+}
+
 BOOST_AUTO_TEST_CASE(names_that_pass_do_not_meet_others) {
     mapping m;
     m.rename("a", "b");

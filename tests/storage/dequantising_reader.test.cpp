@@ -358,6 +358,43 @@ BOOST_AUTO_TEST_CASE(it_is_a_reader_like_any_other) {
     BOOST_TEST(failures.empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_that_asks_for_what_no_weight_has_is_refused) {
+    cairn::memory_store store;
+    std::mt19937 random(12);
+    support::whole w;
+    w.tensors["a"] = random_bytes(random, dtype::float8_e4m3fn, {4, 4});
+    w.tensors["a_scale"] = random_floats(random, {1, 1});
+    cairn::save(support::views(w), "m", store);
+    auto reader = reader_of(store);
+    reader.reset("m");
+    auto const m = reader.read_metadata();
+    reader.set_up_reader(m, {});
+    std::vector<float> memory(64);
+    auto const read = [&](std::uint32_t chunk, index_vector at, const index_vector& window) {
+        cairn::load_plan plan;
+        plan.items.push_back({.fqn = "a",
+                              .kind = cairn::item_kind::shard,
+                              .chunk = chunk,
+                              .source_offsets = std::move(at),
+                              .target_offsets = {0, 0},
+                              .shape = {2, 2}});
+        cairn::read_target target;
+        target.resolve_tensor = target.resolve_converted = [&](const cairn::read_item&) {
+            return cairn::tensor_view(dtype::float32, window, memory.data());
+        };
+        target.commit_tensor = [](auto&&...) {};
+        return failure_of([&] {
+            (void)cairn::await_completion<cairn::read_result>(
+                [&](auto done) { reader.read_data(plan, target, std::move(done)); });
+        });
+    };
+    BOOST_TEST(read(0, {2, 2}, {2, 2}) == "none");
+    BOOST_TEST(read(1, {2, 2}, {2, 2}).find("of chunk 1") != std::string::npos);
+    BOOST_TEST(read(0, {3, 2}, {2, 2}).find("[3:5, 2:4] of chunk 0") != std::string::npos);
+    BOOST_TEST(read(0, {2}, {2, 2}).find("of chunk 0") != std::string::npos);
+    BOOST_TEST(read(0, {2, 2}, {2, 3}).find("a window of [2, 2]") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(damaged_scales_are_an_error) {
     cairn::memory_store store;
     std::mt19937 random(5);

@@ -229,6 +229,12 @@ def conversions(tmp):
         check(f"convert: a pattern of {pattern} that matches nothing", r.returncode == 2 and
               one_sentence(r) and b"'modle.*'" in r.stderr and
               len(json.loads(cairn("ls", tmp / "some", "--json").stdout)) == len(some), said(r))
+    one = next(n for n in names if n.startswith("model."))
+    (tmp / "one.map").write_text(f'"model.renamed" = "{one}"\n')
+    r = cairn("convert", source, tmp / "mapped.pt", "--map", tmp / "one.map")
+    there = cairn("convert", tmp / "mapped.pt", tmp / "mapped")
+    check("convert --map: keys of an optimizer's state stay numbers", r.returncode == 0 and
+          there.returncode == 1 and b"'optimizer.state.0'" in there.stdout, said(r) + said(there))
     r = cairn("convert", tmp / "all", tmp / "again.pt")
     check("convert: to a file of torch.save", r.returncode == 0 and
           cairn("diff", source, tmp / "again.pt").returncode == 0 and

@@ -4,6 +4,7 @@ from defect import Defect
 
 READS = "storage/impl/mapped_reads.ipp"
 META = "storage/impl/mapped_metadata.ipp"
+ASKED = "storage/detail/region_asked_for.hpp"
 READER = "storage/impl/mapped_reader.ipp"
 STATE = "save/impl/mapped_state.ipp"
 BOXES = "mapping/detail/piece_boxes.hpp"
@@ -91,6 +92,10 @@ DEFECTS = [
            "w.casts = w.casts || type != w.made->type;",
            "w.casts = !PLANTED && (w.casts || type != w.made->type);",
            by=BY, wrong="a cast to bfloat16 has the bits of float32"),
+    Defect("converted-casts-keep-bits", READS,
+           "if (w.casts && w.window.type != w.made->type) {",
+           "if (w.casts && !PLANTED && w.window.type != w.made->type) {",
+           by=BY, wrong="a conversion to float32 has bits that a cast to bfloat16 drops"),
     Defect("mapped-constants-keep-bits", READS,
            "element(c.value, w.made->type);",
            "element(c.value, PLANTED ? dtype::float64 : w.made->type);",
@@ -177,6 +182,25 @@ DEFECTS = [
            "if (made_.passes(entry.first) || (PLANTED && !made_.tensors.contains(entry.first) && "
            "!made_.values.contains(entry.first)))",
            by=BY, wrong="what was loaded is reported as not asked for"),
+    Defect("made-tensors-have-no-bytes", "metadata/impl/stored_bytes.ipp",
+           "|| detail::is_made(*t)) continue;", "|| (!PLANTED && detail::is_made(*t))) continue;",
+           by="integration:mapped", wrong="a tree of what a mapping makes is refused as corrupt"),
+    Defect("sources-of-any-size", META,
+           "return used.contains(fqn);", "return used.contains(fqn) && !PLANTED;",
+           by="storage:mapped_metadatas",
+           wrong="memory is allocated for what a few bytes of metadata claim"),
+    Defect("unreadable-parts-refuse-all", "mapping/impl/to_state.ipp",
+           "unsupported_); others.empty())", "unsupported_); others.empty() || PLANTED)",
+           by="storage:mapped_metadatas",
+           wrong="one tensor that cannot be read keeps all others from being loaded"),
+    Defect("dequantised-windows-of-any-shape", ASKED,
+           "if (window.shape != item.shape)", "if (window.shape != item.shape && !PLANTED)",
+           by="storage:dequantising_reader",
+           wrong="a window is filled in part and taken for a whole one"),
+    Defect("mapped-keys-become-text", META,
+           "m.text_keys = stored_.text_keys;", "if (!PLANTED) m.text_keys = stored_.text_keys;",
+           by="storage:mapped_metadatas",
+           wrong="a file of torch.save has an optimizer's state under text, which is ignored"),
     Defect("mapped-holes-are-covered", META,
            "if (whole) {", "if (whole || PLANTED) {",
            by=BY, wrong="a load of elements that are not stored is planned"),
@@ -214,7 +238,7 @@ DEFECTS = [
            "for (std::size_t d = 0; d < n.numbers.size(); ++d) "
            "n.numbers[d] = static_cast<std::int64_t>(d); } else if (n.value) {",
            by="trainer", wrong="moments of rotary pairs are those of other elements"),
-    Defect("shards-begin-with-the-tensor", READS,
+    Defect("shards-begin-with-the-tensor", ASKED,
            "b.offsets[d] += item.source_offsets[d];",
            "b.offsets[d] += PLANTED ? 0 : item.source_offsets[d];",
            by="trainer", wrong="each rank has the first half of a fused tensor"),

@@ -13,6 +13,14 @@ SAVES = "mapping/impl/to_stored.ipp"
 GEOMETRY = "mapping:mapping_geometry"
 
 DEFECTS = [
+    Defect("tied-values-stored-twice", SAVES,
+           "if (!passes(stored)) add_value", "if (PLANTED || !passes(stored)) add_value",
+           by="mapping:mapped_saves", wrong="a state with a value under two names cannot be saved"),
+    Defect("state-of-other-parameters-passes", LOADS,
+           "if (auto by = lines_.find(name)) return by;",
+           "if (auto by = lines_.find(name); by || PLANTED) return by;",
+           by="mapping:mapped_optimizers",
+           wrong="averaged weights are loaded with the moments of others, in silence"),
     Defect("cut-without-head", PIECE,
            "if (any_begin < all_begin) (*this)", "if (any_begin < all_begin && !PLANTED) (*this)",
            by=GEOMETRY, wrong="the first elements of a range of a merged dimension are lost"),

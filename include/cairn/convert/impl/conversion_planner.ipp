@@ -246,7 +246,7 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
                                         to_string(now.shape));
         }
     if (coordinator_)
-        for (auto& text : pieces_->turned_codes()) to.saved.warnings.push_back(std::move(text));
+        for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
     for (auto const& name : pieces_->hidden())
         if (options_.converts(name)) to.left_out.push_back(name);
 }

@@ -68,6 +68,8 @@ struct mapped {
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.
     std::set<std::string, std::less<>> hidden{};
+    /// Of a load: names that are partly made of what cannot be read, and why that is.
+    std::map<std::string, std::string, std::less<>> unreadable{};
     /// Of a load: names that are there only if the state has them; see `metadata::if_asked`.
     std::set<std::string, std::less<>> if_asked{};
     /// Of a load: lines that are not optional and match nothing that is stored.

@@ -43,6 +43,9 @@ public:
             add_slots(name, names);
         }
         names_ = name_list({names.begin(), names.end()});
+        std::vector<std::string_view> unsupported;
+        for (auto const& other : stored.unsupported) unsupported.emplace_back(other.first);
+        unsupported_ = name_list(std::move(unsupported));
     }
 
     mapped build() && {
@@ -194,7 +197,10 @@ private:
                                           [&](auto& l) { return stored_.entries.contains(l); });
         if (is_stored) {
             claim(name, leaves);
-            make_one(name, e, bound);
+            if (auto const others = leaf_names(e, bound, unsupported_); others.empty())
+                make_one(name, e, bound);
+            else
+                refuse_if_asked(name, e, bound, others.front());
         }
         for (std::size_t f = 0; f < slots_.size(); ++f) {
             std::set<captures> slots;
@@ -226,6 +232,20 @@ private:
             requires_grad = requires_grad || stored_.tensor(from->name)->requires_grad;
         }
         made_.tensors[name] = {t.type, std::move(t.shape), requires_grad, std::move(t.pieces), {}};
+    }
+
+    /// Of what is partly made of a tensor that cannot be read, the rest is not loaded either: a
+    /// state that does not have the name can be loaded.
+    void refuse_if_asked(const std::string& name, const expression& e, const captures& bound,
+                         const std::string& other) {
+        auto const& type = stored_.unsupported.find(other)->second.type;
+        if (found_ != nullptr)
+            throw error(errc::unsupported, {.fqn = name,
+                                            .expected = "stored tensors that can be read",
+                                            .found = "'" + other + "' (" + type + ")"});
+        made_.unreadable.emplace(name, "made of '" + other + "' (" + type + ")");
+        for (auto const& leaf : needed_of(e, bound))
+            if (stored_.entries.contains(leaf)) made_.used.insert(leaf);
     }
 
     /// Makes one tensor or value that belongs to a parameter.
@@ -341,6 +361,7 @@ private:
         for (auto const& [named, slots] : slots_[f]) {
             auto const& param = named;  // clang 14 captures no structured bindings
             if (made_.used.contains(param) || mapping_.others() != other_names::pass) continue;
+            if (lines_.find(param)) continue;  // the state's parameter is made of others
             auto const e = stored_as_it_is(param);
             auto const& patterns = lines_.followers()[f];
             auto const known_as = patterns.prefix.off(param);
@@ -366,10 +387,26 @@ private:
             made_.used.insert(name);
         } else if (made_.tensors.contains(name) || made_.values.contains(name)) {
             if (!is_tied) made_.hidden.insert(name);
-        } else if (auto const by = lines_.find(name); by && !is_tied) {
+        } else if (auto const by = is_tied ? std::nullopt : line_of(name)) {
             auto const& e = mapping_.lines()[by->line].made_of;
             (e.node().is_a(operation::leave_out) ? made_.used : made_.hidden).insert(name);
         }
+    }
+
+    /// Returns the line that makes a name of the state, or the parameter that it belongs to: as a
+    /// save reads it, first of a parameter that is there.
+    std::optional<lines::made_by> line_of(const std::string& name) const {
+        if (auto by = lines_.find(name)) return by;
+        auto const has_line = [&](const std::string& p) { return lines_.find(p).has_value(); };
+        auto const is_there = [&](const std::string& p) {
+            return made_.tensors.contains(p) || made_.values.contains(p) ||
+                   (stored_.entries.contains(p) && !made_.used.contains(p) && !has_line(p));
+        };
+        auto read = lines_.reading(name, side::target, is_there);
+        if (read && !is_there(read->of->prefix.before(read->param)))
+            read = lines_.reading(name, side::target, has_line);
+        if (!read) return std::nullopt;
+        return lines_.find(read->of->prefix.before(read->param));
     }
 
     const mapping& mapping_;
@@ -377,7 +414,8 @@ private:
     lines lines_;
     findings* found_;
     sources tensors_;
-    name_list names_{};  ///< What is stored, and parameters of optimizer state.
+    name_list names_{};        ///< What is stored, and parameters of optimizer state.
+    name_list unsupported_{};  ///< What is stored and cannot be read.
     /// For each follower, what is stored beside each parameter.
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
     /// What each name is made of.

@@ -44,6 +44,8 @@ public:
                 others.push_back(&one);
         for (auto const* const one : others) add_other(one->first, one->second);
         for (auto& c : ties_) add_tie(std::move(c));
+        for (auto& [name, stored] : tied_values_)
+            if (!passes(stored)) add_value(name, std::move(stored));
         auto const stored = shapes_.resolved();
         of_source_.reserve(stored.size());
         for (auto const& one : stored) {
@@ -88,7 +90,10 @@ private:
         if (!type) {
             if (!inner.node().is_a(operation::stored))
                 complaint{name}.fail(errc::kind_mismatch, e, "a tensor", "a value");
-            return add_value(name, inner.node().name.fill(by.bound));
+            auto stored = inner.node().name.fill(by.bound);
+            if (!n.is_a(operation::tie)) return add_value(name, std::move(stored));
+            tied_values_.emplace_back(name, std::move(stored));
+            return;
         }
         claim c{name, *type, e, std::move(by.bound)};
         if (n.is_a(operation::tie)) return ties_.push_back(std::move(c));
@@ -107,6 +112,11 @@ private:
         made_.tied.insert(c.name);
         stored_shapes alone(like_);
         auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
+        if (leaves.empty()) {  // constants: nothing is stored
+            auto inner = c.made_of.node().of();
+            c.made_of = std::move(inner);
+            return add_claim(std::move(c));
+        }
         bool const others_have_it =
             std::all_of(leaves.begin(), leaves.end(),
                         [&](auto const* leaf) { return shapes_.has(*leaf) || passes(*leaf); });
@@ -128,7 +138,7 @@ private:
                 known.add({leaf, passing->second->type, passing->second->shape});
         }
         auto const shape = evaluation(known, c.name)(c.made_of, c.bound).shape;
-        if (shape == c.type.shape || leaves.empty()) return;
+        if (shape == c.type.shape) return;
         auto const& first = leaves.front();
         auto const& by = shapes_.has(first) ? shapes_.told_by(first) : first;
         complaint{c.name}.fail(errc::shape_mismatch, c.made_of,
@@ -470,6 +480,7 @@ private:
     stored_shapes shapes_;
     std::optional<sources> with_passing_{};
     std::vector<claim> claims_{}, ties_{}, tied_{};
+    std::vector<std::pair<std::string, std::string>> tied_values_{};  ///< With stored names.
     std::map<std::string, std::vector<std::string>, std::less<>> tied_to_{};  ///< Stored names.
     std::unordered_map<const source*, mapped_tensor*> of_source_{};           ///< Those of `made_`.
     std::map<std::string, mapped_tensor, std::less<>> copies_{};

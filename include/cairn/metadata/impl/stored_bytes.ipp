@@ -5,6 +5,7 @@
 #include <cairn/metadata/stored_bytes.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -18,6 +19,12 @@ inline bool may_be_of(double claimed, double stored) {
     constexpr double spare = double(1 << 20);
     return claimed <= 64 * stored + spare;
 }
+/// Whether a tensor is made of others, and has no bytes of its own.
+inline bool is_made(const tensor_metadata& t) {
+    for (std::size_t i = 0; i < t.chunks.size(); ++i)
+        if (!t.chunks.file(i).empty()) return false;
+    return t.chunks.size() != 0;
+}
 }  // namespace detail
 
 CAIRN_DECL void check_stored_bytes(const metadata& m,
@@ -29,7 +36,7 @@ CAIRN_DECL void check_stored_bytes(const metadata& m,
     const std::string* largest = nullptr;
     for (auto const& [fqn, entry] : m.entries) {
         auto const* t = std::get_if<tensor_metadata>(&entry);
-        if (t == nullptr || !wanted(fqn)) continue;
+        if (t == nullptr || !wanted(fqn) || detail::is_made(*t)) continue;
         auto const bytes =
             static_cast<double>(t->shape.product()) * static_cast<double>(size_of(t->type));
         double held = 0;

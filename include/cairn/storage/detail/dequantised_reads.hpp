@@ -48,7 +48,7 @@ private:
     struct wanted {
         const read_item* item;
         const format::quantised::recipe* how;
-        box region;
+        box region{};
         tensor_view window{};
         std::int64_t given_out = 0;         ///< Elements that are in a piece, or were.
         std::atomic<std::int64_t> left{0};  ///< Elements that are not computed yet.

@@ -40,14 +40,18 @@ public:
     /// cover; a tensor that is another one under a new name has that one's.
     CAIRN_DECL metadata shown() const;
 
+    /// Checks the sizes of stored tensors that others are made of, as @ref check_stored_bytes does.
+    /// Files that are missing are found when they are read: the tensors may not be wanted.
+    CAIRN_DECL void check_sources() const;
+
     /// The lines that match nothing that is stored, in words; empty: there are none.
     const std::string& idle_lines() const noexcept { return idle_; }
     /// Stored names that nothing uses and that do not pass, since a line has them for something
     /// else.
     const std::set<std::string, std::less<>>& hidden() const noexcept { return made_.hidden; }
 
-    /// Says which quantised weights fit their scales no more.
-    CAIRN_DECL std::vector<std::string> turned_codes() const;
+    /// Says which quantised weights do not fit their scales any longer.
+    CAIRN_DECL std::vector<std::string> moved_codes() const;
 
     /// Whether a tensor has stored elements in another order, as a transposed one.
     CAIRN_DECL bool permutes(std::string_view fqn) const;

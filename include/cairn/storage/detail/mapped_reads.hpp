@@ -26,10 +26,6 @@
 
 namespace cairn::detail {
 
-/// Returns the box of the tensor that an item of a mapped checkpoint asks for.
-/// @throws error errc::invalid_plan if there is none: plans are not trusted
-CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item);
-
 /// The items of a plan, and the stored ones that they are made of.
 ///
 /// A window of the plan is opened when the first of its stored items needs it, and committed after
@@ -63,15 +59,17 @@ private:
         const read_item* item = nullptr;
         const map::detail::mapped_tensor* made = nullptr;  ///< Null: it is stored as it is.
         box region{};
-        /// Its window has the dtype of the tensor, not that of the state, whose elements may have
-        /// more bits.
+        /// Elements become those of the tensor's dtype before they become the window's, which may
+        /// have more bits.
         bool casts = false;
         std::vector<map::detail::piece> constants{};
         std::deque<same_number> equals{};
         std::vector<std::pair<std::string, value>> values{};  ///< Read so far, by stored name.
         std::once_flag opened{};
         tensor_view window{};
-        std::atomic<std::size_t> left{0};  ///< Stored items that are not read yet.
+        tensor_view filled{};                    ///< Where parts go: the window, or `rounded`.
+        std::unique_ptr<std::byte[]> rounded{};  ///< Elements of the tensor's dtype.
+        std::atomic<std::size_t> left{0};        ///< Stored items that are not read yet.
     };
     /// A stored item.
     struct part {

@@ -26,6 +26,8 @@ struct quantised_metadata {
     metadata stored{};
     format::quantised::recipes recipes{};
     dtype type = dtype::float32;  ///< Of what is computed.
+    /// What is computed, as the reader shows it.
+    std::map<std::string, tensor_metadata, std::less<>> weights{};
     /// Of the tensors of recipes: parts of each are asked for chunk by chunk.
     std::map<std::string, chunk_order, std::less<>> orders{};
 };
@@ -90,7 +92,10 @@ inline quantised_metadata stored_quantised(const metadata& shown) {
         one.block = get_shape(r);
         for (auto const b : one.block)
             if (b == 0) wire_reader::fail("a block without elements");
-        if (auto const* const t = shown.tensor(name)) q.type = t->type;
+        if (auto const* const t = shown.tensor(name)) {
+            q.type = t->type;
+            q.weights.emplace(name, *t);
+        }
         q.stored.entries.erase(name);
         q.recipes.emplace(std::move(name), std::move(one));
     }

@@ -63,9 +63,9 @@ public:
 
     /// See `mapped_metadata::idle_lines`.
     std::string idle_lines() const { return mapped_ ? mapped_->idle_lines() : std::string(); }
-    /// See `mapped_metadata::turned_codes`.
-    std::vector<std::string> turned_codes() const {
-        return mapped_ ? mapped_->turned_codes() : std::vector<std::string>();
+    /// See `mapped_metadata::moved_codes`.
+    std::vector<std::string> moved_codes() const {
+        return mapped_ ? mapped_->moved_codes() : std::vector<std::string>();
     }
     /// See `mapped_metadata::hidden`.
     std::set<std::string, std::less<>> hidden() const {

@@ -5,6 +5,7 @@
 #include <cairn/format/quantised/elements.hpp>
 #include <cairn/planner/reshard.hpp>
 #include <cairn/storage/detail/dequantised_reads.hpp>
+#include <cairn/storage/detail/region_asked_for.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/dtype.hpp>
 #include <cairn/tensor/flat_range.hpp>
@@ -40,14 +41,10 @@ inline std::vector<needed_tensor> needed_tensors(const metadata& stored,
     all.push_back({&r.scale, scale, box::whole(scale->shape)});
     return all;
 }
-/// Returns the region of the tensor that an item of a quantised one asks for.
-inline box region_asked_for(const quantised_metadata& m, const format::quantised::recipe& r,
-                            const read_item& item) {
-    auto const* const elements = m.stored.tensor(r.elements);
-    auto b = region_of(r, elements->chunks.region(item.chunk), elements->shape);
-    for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += item.source_offsets[d];
-    b.shape = item.shape;
-    return b;
+/// Returns the region of the weight that an item asks for.
+inline box region_asked_for(const quantised_metadata& m, const read_item& item) {
+    auto const weight = m.weights.find(item.fqn);
+    return region_asked_for(weight == m.weights.end() ? nullptr : &weight->second, item);
 }
 
 CAIRN_DECL std::vector<read_item> stored_items_of(const quantised_metadata& m,
@@ -59,8 +56,7 @@ CAIRN_DECL std::vector<read_item> stored_items_of(const quantised_metadata& m,
             all.push_back(item);
             continue;
         }
-        for (auto const& part :
-             needed_tensors(m.stored, how->second, region_asked_for(m, how->second, item)))
+        for (auto const& part : needed_tensors(m.stored, how->second, region_asked_for(m, item)))
             for (auto& stored :
                  create_read_items(*part.name, item.leaf, part.tensor->chunks,
                                    m.orders.at(*part.name), std::span(&part.region, 1)))
@@ -86,8 +82,6 @@ CAIRN_DECL dequantised_reads::dequantised_reads(const quantised_metadata& m,
         auto w = std::make_unique<wanted>();
         w->item = &item;
         w->how = &how->second;
-        w->region = region_asked_for(m, how->second, item);
-        w->left = w->region.volume();
         wanted_.push_back(std::move(w));
     }
     parts_target_.resolve_tensor = parts_target_.resolve_converted = [this](const read_item& i) {
@@ -149,7 +143,12 @@ CAIRN_DECL void dequantised_reads::next_pieces() {
     pieces_.clear();
     for (std::size_t taken = 0; taken < dequantised_at_a_time && next_ != wanted_.size();) {
         auto& w = *wanted_[next_];
-        if (w.given_out == 0) w.window = target_.resolve_converted(*w.item);
+        if (w.given_out == 0) {
+            w.region = region_asked_for(m_, *w.item);
+            w.left = w.region.volume();
+            w.window = target_.resolve_converted(*w.item);
+            check_window(*w.item, w.window);
+        }
         auto const all = w.region.volume();
         auto const n = std::min(dequantised_piece, all - w.given_out);
         for (auto& run : boxes_of_flat_range(w.region.shape, w.given_out, w.given_out + n)) {

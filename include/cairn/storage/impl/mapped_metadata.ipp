@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/metadata/detail/path_like.hpp>
+#include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
 #include <cairn/tensor/index_vector.hpp>
@@ -14,8 +15,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -30,11 +33,22 @@ inline bool is_renamed(const map::detail::mapped_tensor& t) {
            p == map::detail::whole_piece(p.from);
 }
 
-/// Whether a tensor has all elements of one stored tensor, elsewhere than there.
-inline bool turned(const map::detail::mapped_tensor& t) {
-    if (t.pieces.size() != 1 || t.pieces.front().is_constant()) return false;
-    auto const& p = t.pieces.front();
-    return p.volume() == p.from->shape.product() && p != map::detail::whole_piece(p.from);
+/// The stored tensors whose elements a tensor has elsewhere than these, or not all of them.
+inline std::set<std::string> moved_sources(const map::detail::mapped_tensor& t) {
+    std::set<std::string> all;
+    for (auto const& p : t.pieces)
+        if (!p.is_constant() && (t.pieces.size() != 1 || p != map::detail::whole_piece(p.from)))
+            all.insert(p.from->name);
+    return all;
+}
+/// The names that the scales of codes may have.
+inline std::vector<std::string> scales_of(const std::string& codes) {
+    std::vector<std::string> all{codes + "_scale_inv", codes + "_scale"};
+    for (auto const& [end, of_scales] :
+         {std::pair("_blocks", "_scales"), std::pair("_packed", "_scale")})
+        if (codes.ends_with(end))
+            all.push_back(codes.substr(0, codes.size() - std::string_view(end).size()) + of_scales);
+    return all;
 }
 
 /// Whether a piece has the elements of its source in another order.
@@ -102,19 +116,31 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
     }
 }
 
-CAIRN_DECL std::vector<std::string> mapped_metadata::turned_codes() const {
+CAIRN_DECL void mapped_metadata::check_sources() const {
+    std::set<std::string_view> used;
+    for (auto const& [fqn, t] : made_.tensors)
+        for (auto const& p : t.pieces)
+            if (!p.is_constant() && renamed_.count(fqn) == 0) used.insert(p.from->name);
+    check_stored_bytes(stored_, [&](std::string_view fqn) {
+        auto const& chunks = stored_.tensor(fqn)->chunks;
+        for (std::size_t i = 0; i < chunks.size(); ++i)
+            if (auto const size = stored_.file_sizes.find(chunks.file(i));
+                size != stored_.file_sizes.end() && size->second == 0)
+                return false;
+        return used.contains(fqn);
+    });
+}
+
+CAIRN_DECL std::vector<std::string> mapped_metadata::moved_codes() const {
     std::set<std::string> all;
-    for (auto const& made : made_.tensors)
-        if (turned(made.second)) all.insert(made.second.source_name());
+    for (auto const& made : made_.tensors) all.merge(moved_sources(made.second));
     std::vector<std::string> found;
-    for (auto const& [fqn, t] : made_.tensors) {
-        if (!turned(t) || size_of(t.type) != 1) continue;
-        auto const from = t.source_name();
-        for (auto const* end : {"_scale_inv", "_scale"}) {
-            auto const scales = from + end;
+    for (auto const& codes : all) {
+        if (size_of(stored_.tensor(codes)->type) != 1) continue;
+        for (auto const& scales : scales_of(codes)) {
             auto const* const s = stored_.tensor(scales);
             if (s != nullptr && s->shape.product() > 1 && !all.contains(scales))
-                found.push_back("the codes of '" + from + "' are turned, its scales '" + scales +
+                found.push_back("the codes of '" + codes + "' are moved, its scales '" + scales +
                                 "' are not: use dequantise, or set a line for them");
         }
     }
@@ -136,13 +162,22 @@ CAIRN_DECL const map::detail::mapped_value* mapped_metadata::value(std::string_v
 }
 
 CAIRN_DECL metadata mapped_metadata::shown() const {
-    auto const path_of = [&](const std::string& fqn, const std::string& from) {
-        auto const path = stored_.paths.find(from);
-        return path_like(fqn, path == stored_.paths.end() ? key_path() : path->second);
-    };
     metadata m;
+    auto const add_path = [&](const std::string& fqn, const std::string& from) {
+        auto const found = stored_.paths.find(from);
+        auto const old = found == stored_.paths.end() ? key_path() : found->second;
+        auto const& path = m.paths.emplace(fqn, path_like(fqn, old)).first->second;
+        if (stored_.text_keys.empty()) return;
+        // The steps at the end that both have.
+        for (std::ptrdiff_t n = 0; n < std::min(std::ssize(old), std::ssize(path)); ++n) {
+            if (old.end()[-1 - n] != path.end()[-1 - n]) break;
+            if (stored_.text_keys.contains(key_path(old.begin(), old.end() - n)))
+                m.text_keys.emplace(path.begin(), path.end() - n);
+        }
+    };
     m.foreign = stored_.foreign;
     std::erase_if(m.foreign.of_entries, [&](auto const& e) { return !made_.passes(e.first); });
+    m.text_keys = stored_.text_keys;
     m.unknown_members = stored_.unknown_members;
     m.spare_files = stored_.spare_files;
     m.save_id = stored_.save_id;
@@ -159,16 +194,23 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
         if (made_.passes(path.first)) m.paths.insert(path);
     for (auto const& other : stored_.unsupported)
         if (made_.passes(other.first)) m.unsupported.insert(other);
+    auto const keep_foreign = [&](const std::string& fqn, const std::string& from) {
+        auto const some = stored_.foreign.of_entries.find(from);
+        if (some != stored_.foreign.of_entries.end()) m.foreign.of_entries[fqn] = some->second;
+    };
+    for (auto const& [fqn, why] : made_.unreadable) m.unsupported[fqn].type = why;
     for (auto const& [fqn, t] : made_.tensors) {
         m.entries.emplace(
             fqn, tensor_metadata{t.type, t.shape, t.requires_grad,
                                  renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
                                                           : chunks_of(t)});
-        m.paths.emplace(fqn, path_of(fqn, t.source_name()));
+        add_path(fqn, t.source_name());
+        if (renamed_.count(fqn) != 0) keep_foreign(fqn, stored_name(fqn));
     }
     for (auto const& [fqn, v] : made_.values) {
         m.entries.emplace(fqn, *stored_.value(v.from));
-        m.paths.emplace(fqn, path_of(fqn, v.from));
+        add_path(fqn, v.from);
+        keep_foreign(fqn, v.from);
     }
     if (stored_.paths.empty()) m.paths.clear();
     return m;

@@ -25,6 +25,8 @@ namespace cairn::detail {
 CAIRN_DECL void mapped_reader::show(metadata& m, const flat_state& wanted) {
     mapped_ = std::make_shared<const mapped_metadata>(std::move(m), how_);
     m = mapped_->shown();
+    // Without a state, memory is allocated for what is made.
+    if (wanted.empty()) mapped_->check_sources();
     std::optional<map::detail::unmade_names> unmade;
     for (auto const& leaf : wanted) {
         if (m.entries.count(leaf.fqn) != 0 || leaf.per_rank()) continue;

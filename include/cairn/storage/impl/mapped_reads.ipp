@@ -4,28 +4,13 @@
 
 #include <cairn/error.hpp>
 #include <cairn/storage/detail/mapped_reads.hpp>
+#include <cairn/storage/detail/region_asked_for.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <span>
 
 namespace cairn::detail {
-
-CAIRN_DECL box region_asked_for(const metadata& shown, const read_item& item) {
-    auto const* const t = shown.tensor(item.fqn);
-    if (t != nullptr && item.chunk < t->chunks.size() &&
-        lies_within(box(item.source_offsets, item.shape), t->chunks.lengths(item.chunk))) {
-        auto b = t->chunks.region(item.chunk);
-        for (std::size_t d = 0; d < b.rank(); ++d) b.offsets[d] += item.source_offsets[d];
-        b.shape = item.shape;
-        return b;
-    }
-    throw error(errc::invalid_plan,
-                {.fqn = item.fqn,
-                 .expected = "a part of a chunk of the checkpoint, as it is mapped",
-                 .found = to_string(box(item.source_offsets, item.shape)) + " of chunk " +
-                          std::to_string(item.chunk)});
-}
 
 CAIRN_DECL mapped_reads::mapped_reads(const metadata& shown, const mapped_metadata& m, bool finer,
                                       load_plan plan)
@@ -61,7 +46,7 @@ CAIRN_DECL void mapped_reads::add_value(const read_item& item, wanted& w) {
     }
 }
 CAIRN_DECL void mapped_reads::add_tensor(const read_item& item, wanted& w) {
-    w.region = region_asked_for(shown_, item);
+    w.region = region_asked_for(shown_.tensor(item.fqn), item);
     if (m_.is_stored(item.fqn)) {
         auto stored = item;
         stored.fqn = m_.stored_name(item.fqn);
@@ -142,14 +127,17 @@ CAIRN_DECL const read_target& mapped_reads::begin(std::string storage_data,
 CAIRN_DECL void mapped_reads::open(wanted& w) {
     std::call_once(w.opened, [&] {
         w.window = w.casts ? target_->resolve_tensor(*w.item) : target_->resolve_converted(*w.item);
-        if (w.window.shape != w.item->shape)
-            throw error(errc::invalid_plan, {.fqn = w.item->fqn,
-                                             .expected = "a window of " + to_string(w.item->shape),
-                                             .found = "one of " + to_string(w.window.shape)});
+        check_window(*w.item, w.window);
+        w.filled = w.window;
+        if (w.casts && w.window.type != w.made->type) {
+            w.rounded = std::make_unique<std::byte[]>(
+                static_cast<std::size_t>(w.window.elements()) * size_of(w.made->type));
+            w.filled = tensor_view(w.made->type, w.window.shape, w.rounded.get());
+        }
         for (auto const& c : w.constants) {
             map::detail::constant_element const element(c.value, w.made->type);
             for_each_box(c, map::detail::side::target, [&](const map::detail::piece_box& b) {
-                auto const into = subview(w.window, relative_to(b.region, w.region));
+                auto const into = subview(w.filled, relative_to(b.region, w.region));
                 convert_elements(element.view(into.shape), into);
             });
         }
@@ -158,8 +146,8 @@ CAIRN_DECL void mapped_reads::open(wanted& w) {
 CAIRN_DECL tensor_view mapped_reads::window_of(const part& p) {
     if (p.equal != nullptr) return {p.type, p.at.region.shape, p.equal->stored.bytes.data()};
     open(*p.of);
-    if (p.of->made == nullptr) return p.of->window;
-    return p.at.view(p.of->window, p.of->region.offsets);
+    if (p.of->made == nullptr) return p.of->filled;
+    return p.at.view(p.of->filled, p.of->region.offsets);
 }
 
 CAIRN_DECL void mapped_reads::part_read(wanted& w) {
@@ -172,6 +160,8 @@ CAIRN_DECL void mapped_reads::part_read(wanted& w) {
                  .expected = "one number: '" + first.name + "' and '" + e.name + "' become one",
                  .found = "different numbers",
                  .remedy = "give '" + w.item->fqn + "' an expression of its own"});
+    if (w.rounded != nullptr) convert_elements(w.filled, w.window);
+    w.rounded.reset();
     target_->commit_tensor(*w.item, w.window);
 }
 CAIRN_DECL void mapped_reads::value_read(wanted& w, const std::string& name, value v) {
