@@ -6,14 +6,32 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
+
+namespace {
+
+/// Opens standard streams that are closed: what is opened later, e.g. a file of a checkpoint, would
+/// be taken for them.
+/// @param may_be_closed  Standard output leads nowhere then; otherwise writing to it is an error.
+void open_standard_streams(bool may_be_closed) {
+    for (int fd = 0; fd < 3; ++fd)
+        if (::fcntl(fd, F_GETFD) < 0)
+            (void)::open("/dev/null", fd == 1 && !may_be_closed ? O_RDONLY : O_RDWR);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+    bool const launches = argc > 1 && argv[1] == std::string_view("launch");
+    open_standard_streams(launches);
     CLI::App app{
         "Inspects, verifies, compares and converts checkpoints of cairn and PyTorch DCP; "
         "removes leftovers; "

@@ -70,13 +70,6 @@ pid_t fork_without_handlers(int reset) {
     return pid;
 }
 
-/// Makes standard streams that are closed lead nowhere: what is opened later would be taken for
-/// them.
-void open_standard_streams() {
-    for (int fd = 0; fd < 3; ++fd)
-        if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
-}
-
 /// One rank's process. It leads a process group that contains all processes it starts.
 struct process {
     pid_t pid = -1;
@@ -350,7 +343,6 @@ private:
 }  // namespace
 
 int launch(const launch_options& o) {
-    open_standard_streams();
     return launcher(o).run();
 }
 

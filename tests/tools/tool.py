@@ -441,6 +441,21 @@ def closed_output(tmp):
                   f"{r.returncode} {r.stderr!r}")
 
 
+def closed_streams(tmp):
+    """No file is taken for a standard stream that was closed when the program started."""
+    p = subprocess.Popen([CAIRN, "cat", tmp / "big", "big", "--raw"], stdout=subprocess.PIPE,
+                         preexec_fn=lambda: os.close(2))
+    p.stdout.read(10)  # more than a pipe holds is to come
+    errors = os.readlink(f"/proc/{p.pid}/fd/2")
+    p.stdout.close()
+    p.wait(timeout=60)
+    check("standard error that is closed leads nowhere", errors == "/dev/null", errors)
+    r = subprocess.run([CAIRN, "ls", tmp / "base"], stderr=subprocess.PIPE,
+                       preexec_fn=lambda: os.close(1))
+    check("standard output that is closed is told", r.returncode == 2 and
+          r.stderr.startswith(b"cairn: standard output"), f"{r.returncode} {r.stderr!r}")
+
+
 def page(tmp):
     """What docs/tool.md shows of the tool is what it prints."""
     root = pathlib.Path(__file__).parents[2]
@@ -470,6 +485,7 @@ def main():
         directory(tmp)
         refusals(tmp)
         closed_output(tmp)
+        closed_streams(tmp)
     sys.exit(end())
 
 
