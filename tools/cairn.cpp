@@ -170,8 +170,12 @@ int main(int argc, char** argv) {
         ->add_option("--grace", launch.grace,
                      "seconds until the other ranks are terminated, once a rank has failed")
         ->check(CLI::Range(0, 86400));
-    start->add_option("PROGRAM", launch.command, "the program and its arguments, after --")
-        ->required();
+    std::string program;
+    start->add_option("PROGRAM", program, "the program and its arguments, after --")->required();
+    // Its arguments are not for CLI11, which would take those in brackets apart.
+    std::ptrdiff_t own = argc;
+    if (launches)
+        own = std::min(own, std::find(argv, argv + argc, std::string_view("--")) - argv + 2);
 
     // CLI11 would only report that a subcommand is required.
     auto const known = [&](const std::string& name) {
@@ -184,13 +188,15 @@ int main(int argc, char** argv) {
         return tool::could_not_run;
     }
     try {
-        app.parse(argc, argv);
+        app.parse(static_cast<int>(own), argv);
     } catch (const CLI::CallForHelp& e) {
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
         std::cerr << "cairn: " << e.what() << " (see cairn --help)\n";
         return tool::could_not_run;
     }
+    launch.command = {program};
+    launch.command.insert(launch.command.end(), argv + own, argv + argc);
     try {
         int const code = [&] {
             if (ls->parsed()) return tool::ls(a, json, map);

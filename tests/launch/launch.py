@@ -220,6 +220,10 @@ def command_lines():
     check("ranks get the group's secret", code == 0 and len(groups) == 2, out + err)
     check("and it is on no command line", "CAIRN_GROUP" in seen and "launch" in seen
           and all(secret not in seen for _, secret in groups), seen)
+    words = ["[0.9,0.95]", "[]", "[ -e go ]", "--", "-n", "ls", ""]
+    code, out, err = launch(1, "printf", "<%s>\\n", *words)
+    check("each argument reaches the program as it is",
+          code == 0 and out == "".join(f"[0] <{w}>\n" for w in words), out + err)
 
 
 def signals():
