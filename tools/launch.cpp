@@ -80,8 +80,16 @@ struct process {
 class launcher {
 public:
     explicit launcher(const launch_options& o) : o_(o) {
-        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
-            if (!is_ignored(s)) signals_.add(s);
+        sigset_t waited;
+        ::sigemptyset(&waited);
+        ::sigaddset(&waited, SIGCHLD);
+        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+            if (is_ignored(s)) continue;
+            signals_.add(s);
+            ::sigaddset(&waited, s);
+        }
+        // A supervisor may have blocked them for itself: the mask survives exec.
+        ::pthread_sigmask(SIG_UNBLOCK, &waited, &inherited_);
         // Whoever reads the output may end first, e.g. tee, which a Ctrl-C ends too.
         if (!is_ignored(SIGPIPE)) {
             ::signal(SIGPIPE, SIG_IGN);
@@ -215,6 +223,7 @@ private:
         std::vector<char*> argv;
         for (auto& w : words) argv.push_back(w.data());
         argv.push_back(nullptr);
+        ::pthread_sigmask(SIG_SETMASK, &inherited_, nullptr);
         ::execvp(argv[0], argv.data());
         std::fprintf(stderr, "cairn launch: %s: %s\n", argv[0], std::strerror(errno));
         std::fflush(stderr);
@@ -334,7 +343,8 @@ private:
     std::deque<process> processes_{};
     std::vector<std::shared_ptr<rank_stream>> streams_{};
     int asked_ = 0, forwarded_ = 0;
-    int reset_ = 0;  ///< A signal that the ranks do not ignore as this process does.
+    int reset_ = 0;         ///< A signal that the ranks do not ignore as this process does.
+    sigset_t inherited_{};  ///< The signals that were blocked when the launcher started.
     bool told_ = false;
     bool finishing_ = false;
     int code_ = 0;
