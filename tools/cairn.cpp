@@ -120,8 +120,10 @@ int main(int argc, char** argv) {
         s->add_option("--dim", conversion.dim,
                       "dimension that is split among the ranks (default 0)")
             ->check(CLI::Range(0, 63));
-        s->add_option("--only", conversion.only, "only names that match, as 'model.*'");
-        s->add_option("--skip", conversion.skip, "no names that match");
+        // One value each: otherwise they take SRC and DST too.
+        s->add_option("--only", conversion.only, "only names that match, as 'model.*'")
+            ->allow_extra_args(false);
+        s->add_option("--skip", conversion.skip, "no names that match")->allow_extra_args(false);
         s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
         auto* const mapping =
             s->add_option("--map", conversion.map, "the file of a mapping, whose names are written")
@@ -139,8 +141,10 @@ int main(int argc, char** argv) {
                       "leave out what safetensors does not have");
     convert->add_option("--max-file-size", conversion.max_file_size,
                         "bytes of elements in a file of safetensors (default 5 GB)");
-    convert->add_option("--prefer", conversion.prefer,
-                        "of the names of a tied weight, safetensors gets the first that matches");
+    convert
+        ->add_option("--prefer", conversion.prefer,
+                     "of the names of a tied weight, safetensors gets the first that matches")
+        ->allow_extra_args(false);
     convert->add_flag("--checksums", conversion.checksums,
                       "files of safetensors have a checksum of each tensor, which others ignore");
     auto* const dequantise =
@@ -151,6 +155,7 @@ int main(int argc, char** argv) {
                      "rows,columns of FP8 weights that share a scale, if config.json does not say")
         ->delimiter(',')
         ->expected(2)
+        ->allow_extra_args(false)
         ->needs(dequantise);
 
     auto* const map_command = app.add_subcommand("map", "check a mapping with a checkpoint");

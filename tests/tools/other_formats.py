@@ -216,7 +216,7 @@ def conversions(tmp):
           b"'optimizer.state.0'" in r.stdout and b"not copied" not in r.stdout and
           cairn("diff", source, tmp / "all").returncode == 0 and
           cairn("verify", tmp / "all").returncode == 0, said(r))
-    r = cairn("convert", source, tmp / "some", "--only", "model*", "--skip", "*bias", "--dtype",
+    r = cairn("convert", "--only", "model*", "--skip", "*bias", source, tmp / "some", "--dtype",
               "float16")
     some = {x["fqn"]: x for x in json.loads(cairn("ls", tmp / "some", "--json").stdout)}
     wanted = {n for n in names if n.startswith("model") and not n.endswith("bias")}
@@ -312,7 +312,7 @@ def dequantised(tmp):
     r = cairn("convert", source, tmp / "no block", "--dequantise")
     check("convert: a weight whose blocks nobody tells is named", r.returncode == 1 and
           b"'q.weight'" in r.stderr and b"no block size" in r.stderr, said(r))
-    r = cairn("convert", source, tmp / "block", "--dequantise", "--block", "4,4")
+    r = cairn("convert", "--block", "4,4", source, tmp / "block", "--dequantise")
     check("convert: an option tells them", r.returncode == 0 and
           cairn("diff", tmp / "block", tmp / "dequantised as dcp").returncode == 0, said(r))
 
@@ -358,6 +358,14 @@ def tied(tmp):
                   b"is not stored: it is tied to '" + wanted.encode() in r.stdout, said(r))
 
 
+def in_brackets(tmp):
+    """An argument in brackets is one argument."""
+    r = cairn("convert", tmp / "base", tmp / "only w", "--only", "[wx]")
+    check("convert: a pattern in brackets", r.returncode == 0 and
+          cairn("ls", tmp / "only w").stdout.startswith(b"w  ") and
+          cairn("ls", tmp / "only w").stdout.count(b"\n") == 1, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
@@ -369,6 +377,7 @@ def main():
         dequantised(pathlib.Path(d))
         megatron(pathlib.Path(d))
         tied(pathlib.Path(d))
+        in_brackets(pathlib.Path(d))
     sys.exit(end())
 
 
