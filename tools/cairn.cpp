@@ -110,7 +110,9 @@ int main(int argc, char** argv) {
             ->required()
             ->check(named);
         s->add_option("DST", conversion.to,
-                      "the new checkpoint: a directory, or a file .pt or .safetensors")
+                      s == reshard
+                          ? "the directory of the new checkpoint"
+                          : "the new checkpoint: a directory, or a file .pt or .safetensors")
             ->required()
             ->check(named);
         auto* const ranks =
@@ -202,6 +204,7 @@ int main(int argc, char** argv) {
     }
     launch.command = {program};
     launch.command.insert(launch.command.end(), argv + own, argv + argc);
+    if (reshard->parsed()) conversion.format = "dcp";
     try {
         int const code = [&] {
             if (ls->parsed()) return tool::ls(a, json, map);

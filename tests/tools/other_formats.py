@@ -29,11 +29,12 @@ def safetensors(tmp):
     r = cairn("diff", hf, tmp / "of hf")
     check("diff: two formats", r.returncode == 0 and b"equal: " in r.stdout, said(r))
     one = GOLDEN / "formats/safetensors/numpy/model.safetensors"
-    r = cairn("reshard", one, tmp / "of a file", "--ranks", 2)
-    check("reshard: a file of safetensors", r.returncode == 0, said(r))
+    r = cairn("reshard", one, tmp / "of a file.bin", "--ranks", 2)
+    check("reshard: a file of safetensors, to a directory whatever its name", r.returncode == 0 and
+          (tmp / "of a file.bin/.metadata").exists(), said(r))
     r = cairn("cat", one, "u16", "--raw")
     check("cat: a file of safetensors", r.returncode == 0 and r.stdout ==
-          cairn("cat", tmp / "of a file", "u16", "--raw").stdout, said(r))
+          cairn("cat", tmp / "of a file.bin", "u16", "--raw").stdout, said(r))
     kinds = GOLDEN / "formats/safetensors/torch_kinds/kinds.safetensors"
     r = cairn("convert", kinds, tmp / "kinds")
     check("convert: names members of the header that it does not keep", r.returncode == 1 and
