@@ -146,6 +146,11 @@ def not_compared(tmp):
     r = cairn("verify", tmp / "b.pt")
     check("verify: it is not read for years", r.returncode == 0 and
           b"not checked: 'x': its 70368744177664 bytes repeat 4 stored ones" in r.stdout, said(r))
+    write_torch_save(tmp / "names.pt", {"x\x1b[2J": ((1 << 44,), (0,), one)})
+    r = cairn("verify", tmp / "names.pt")
+    check("verify: its name does not move the cursor", r.returncode == 0 and
+          b"\x1b" not in r.stdout and rb"'x\u001b[2J': its 70368744177664 bytes" in r.stdout,
+          said(r))
     r = cairn("stats", tmp / "a.pt")
     check("stats: it could not be read", r.returncode == 2 and
           b"repeat 4 stored ones" in r.stdout and b"malformed" not in r.stdout and
