@@ -99,8 +99,38 @@ target target_of(const conversion& c) {
     if (c.format == "dcp") return target::dcp;
     if (c.format == "safetensors" || (c.format.empty() && ends(".safetensors")))
         return target::safetensors;
-    bool const named = ends(".pt") || ends(".pth") || ends(".bin");
-    return c.format == "torch" || (c.format.empty() && named) ? target::torch : target::dcp;
+    bool const named = ends(".pt") || ends(".pth") || ends(".bin") || ends(".ckpt");
+    if (c.format == "torch" && !named)
+        throw cairn::error(cairn::errc::invalid_argument,
+                           {.file = c.to,
+                            .expected = "for --to torch: a name that ends in .pt, .pth, .bin or "
+                                        ".ckpt",
+                            .found = "another one",
+                            .remedy = "a file of torch.save is recognized by its name"});
+    return named ? target::torch : target::dcp;
+}
+
+bool is_safetensors_file(const conversion& c, target to) {
+    return to == target::safetensors && c.to.ends_with(".safetensors");
+}
+
+/// @throws cairn::error errc::invalid_argument for an option that the target does not have
+void check_options(const conversion& c, target to) {
+    auto const check = [&](bool given, const char* option, bool has, const char* expected) {
+        if (given && !has)
+            throw cairn::error(cairn::errc::invalid_argument,
+                               {.file = c.to,
+                                .expected = std::string("for ") + option + ": " + expected,
+                                .found = "another one",
+                                .remedy = "leave the option out, or convert to such a target"});
+    };
+    bool const has = to == target::safetensors;
+    constexpr const char* any = "a target of safetensors";
+    check(c.skip_values, "--skip-values", has, any);
+    check(!c.prefer.empty(), "--prefer", has, any);
+    check(c.checksums, "--checksums", has, any);
+    check(c.max_file_size != 0, "--max-file-size", has && !is_safetensors_file(c, to),
+          "a directory of safetensors files");
 }
 
 /// The members of `.metadata`, or of the headers of safetensors, that a target does not get.
@@ -213,6 +243,8 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options,
 }  // namespace
 
 int convert(const conversion& c) {
+    auto const to = target_of(c);
+    check_options(c, to);
     std::optional<cairn::mapping> how;
     if (!c.map.empty()) how = read_mapping(c.map);
     auto const options = options_of(c, how);
@@ -233,13 +265,12 @@ int convert(const conversion& c) {
     }
     if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
     beside others(c.from, m, options.dequantise.has_value());
-    auto const to = target_of(c);
     auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
                        : to == target::safetensors ? to_safetensors(c, options, how, others)
                                                    : run(c, options, how, [store = store_of(c.to)] {
                                                          return cairn::torch_save_writer(store);
                                                      });
-    bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
+    bool const is_file = to == target::torch || is_safetensors_file(c, to);
     for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
     for (auto const& line : found.warnings) std::cout << cairn::terminal_text(line) << '\n';
     std::cout << c.from << " converted for " << c.ranks << (c.ranks == 1 ? " rank: " : " ranks: ")

@@ -230,15 +230,16 @@ def conversions(tmp):
           set(some) == wanted and
           all(x["dtype"] == "float16" for n, x in some.items()
               if names[n].get("dtype") == "float32"), said(r))
-    for pattern in "--only", "--skip", "--prefer":
-        r = cairn("convert", source, tmp / "some", pattern, "modle.*")
+    for pattern, to in ("--only", "some"), ("--skip", "some"), ("--prefer", "s.safetensors"):
+        r = cairn("convert", source, tmp / to, pattern, "modle.*")
         check(f"convert: a pattern of {pattern} that matches nothing", r.returncode == 2 and
               one_sentence(r) and b"'modle.*'" in r.stderr and
               len(json.loads(cairn("ls", tmp / "some", "--json").stdout)) == len(some), said(r))
-    r = cairn("convert", tmp / "all", tmp / "again.pt")
-    check("convert: to a file of torch.save", r.returncode == 0 and
-          cairn("diff", source, tmp / "again.pt").returncode == 0 and
-          cairn("verify", tmp / "again.pt").returncode == 0, said(r))
+    for again in tmp / "again.pt", tmp / "again.ckpt":
+        r = cairn("convert", tmp / "all", again)
+        check(f"convert: to {again.name}, a file of torch.save", r.returncode == 0 and
+              cairn("diff", source, again).returncode == 0 and
+              cairn("verify", again).returncode == 0, said(r))
     r = cairn("convert", GOLDEN / "formats/hf/transformers_sharded", tmp / "hf again", "--to",
               "safetensors", "--ranks", 2, "--max-file-size", 10000)
     check("convert: to Hugging Face's directory, with the files beside it", r.returncode == 0 and

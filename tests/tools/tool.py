@@ -392,6 +392,14 @@ def refusals(tmp):
             ("ls: no checkpoint", ("ls",), "PLACE"),
             ("cat: no key", ("cat", base), "FQN"),
             ("cat: --raw with --json", ("cat", base, "w", "--raw", "--json"), "--raw"),
+            ("convert: checksums in DCP", ("convert", base, tmp / "never", "--checksums"),
+             "--checksums"),
+            ("convert: values left out of a file that has them",
+             ("convert", base, tmp / "never.pt", "--skip-values"), "--skip-values"),
+            ("convert: one file of at most so many bytes",
+             ("convert", base, tmp / "never.safetensors", "--max-file-size", 1), "directory"),
+            ("convert: a file of torch.save by another name",
+             ("convert", base, tmp / "never", "--to", "torch"), ".ckpt"),
             ("reshard: no --ranks", ("reshard", base, tmp / "never"), "--ranks"),
             ("reshard: --ranks 0", ("reshard", base, tmp / "never", "--ranks", 0), "--ranks"),
             ("reshard: --ranks two", ("reshard", base, tmp / "never", "--ranks", "two"), "two"),
@@ -402,7 +410,7 @@ def refusals(tmp):
         check(f"{what}: exit 2 and one clear sentence",
               r.returncode == 2 and one_sentence(r) and needle in r.stderr.decode(), said(r))
         check(f"{what}: nothing on stdout", r.stdout == b"", said(r))
-    check("no refused command wrote anything", not (tmp / "never").exists())
+    check("no refused command wrote anything", not list(tmp.glob("never*")))
     for args in (("--help",), ("cat", "--help")):
         r = cairn(*args)
         check(f"{' '.join(args)}: exit 0", r.returncode == 0 and b"CKPT" in r.stdout or
