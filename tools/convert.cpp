@@ -12,7 +12,6 @@
 #include <cairn/storage/torch_save_writer.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -55,23 +54,27 @@ std::vector<std::string> patterns_of(const conversion& c) {
     return all;
 }
 
-bool is_one_place(const std::string& from, const std::string& to) {
-    std::error_code e;
-    return from == to || std::filesystem::equivalent(from, to, e);
-}
+constexpr const char* unused_by_mapping =
+    "the mapping makes this name of others, and does not use it";
+
 /// Where the source is replaced, what is left out is lost.
+/// @param m  As a mapping shows it, if there is one.
 /// @throws cairn::error errc::unsupported if something that is wanted cannot be converted
 void check_all_is_kept(const std::string& from, const cairn::metadata& m,
                        const cairn::convert_options& o) {
-    for (auto const& [fqn, t] : m.unsupported)
+    auto const refuse = [&](const std::string& fqn, const char* expected,
+                            const std::string& found) {
         if (o.converts(fqn))
-            throw cairn::error(cairn::errc::unsupported,
-                               {.fqn = fqn,
-                                .file = from,
-                                .expected = "what this version can read, because the source is "
-                                            "replaced",
-                                .found = t.type,
-                                .remedy = "convert to another place, or leave it out (--skip)"});
+            throw cairn::error(
+                cairn::errc::unsupported,
+                {.fqn = fqn,
+                 .file = from,
+                 .expected = std::string(expected) + ", because the source is replaced",
+                 .found = found,
+                 .remedy = "convert to another place, or leave it out (--skip)"});
+    };
+    for (auto const& [fqn, t] : m.unsupported) refuse(fqn, "what this version can read", t.type);
+    for (auto const& fqn : m.hidden) refuse(fqn, "what the mapping keeps", unused_by_mapping);
 }
 
 /// Says what would be written.
@@ -249,13 +252,14 @@ int convert(const conversion& c) {
     if (!c.map.empty()) how = read_mapping(c.map);
     auto const options = options_of(c, how);
     auto const m = read_metadata(c.from, options.dequantise);
-    if (auto const given = patterns_of(c); c.dry_run || !given.empty()) {
+    bool const in_place = is_one_place(c.from, c.to);
+    if (auto const given = patterns_of(c); c.dry_run || in_place || !given.empty()) {
         auto const shown = !how         ? m
                            : c.map_back ? cairn::mapped_back(m, *how)
                                         : cairn::mapped(m, *how);
         check_patterns(shown, options.dequantise ? read_metadata(c.from) : m, given);
+        if (in_place) check_all_is_kept(c.from, shown, options);
         if (c.dry_run) {
-            if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
             cairn::convert_source const from(store_of(c.from), c.from);
             how ? cairn::check_conversion(from, options, *how)
                 : cairn::check_conversion(from, options);
@@ -263,7 +267,6 @@ int convert(const conversion& c) {
             return fine;
         }
     }
-    if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
     beside others(c.from, m, options.dequantise.has_value());
     auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
                        : to == target::safetensors ? to_safetensors(c, options, how, others)
@@ -288,7 +291,7 @@ int convert(const conversion& c) {
         auto const known = m.unsupported.find(fqn);
         return known != m.unsupported.end()
                    ? "this version does not read it: " + cairn::terminal_text(known->second.type)
-                   : "the mapping makes this name of others, and does not use it";
+                   : unused_by_mapping;
     };
     for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn) << "' was not copied, because "
