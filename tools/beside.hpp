@@ -68,7 +68,8 @@ public:
         was_there_ = exists(symlink_status(target_));
         if (is_directory(target_))
             own_directory::remove_ended(
-                target_, staged_name, [](auto&) { return true; }, [](auto&, auto&) {});
+                target_, staged_name, [](auto&) { return true; }, [](auto&, auto&) {},
+                [](auto&, auto&) {});
         if (names_.empty()) return;
         create_directories(target_);
         staged_.emplace(target_, staged_name);
