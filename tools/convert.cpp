@@ -219,11 +219,11 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
     o.checksums_in_files = c.checksums;
     o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
-    if (!c.to.ends_with(".safetensors"))
-        o.add_files = [&](auto const& put) { others.add_to(c.to, put); };
+    if (!is_safetensors_file(c, target::safetensors))
+        o.add_files = [&](auto const& put) { others.add_to(put); };
     auto found = run(c, options, how,
                      [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
-    if (o.add_files) others.finish(c.to);
+    if (o.add_files) others.finish();
     return found;
 }
 /// With the files beside it, which are ready when the checkpoint is and then get their names: one
@@ -232,7 +232,7 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options,
                 const std::optional<cairn::mapping>& how, beside& others) {
     findings found;
     try {
-        others.stage(c.to);
+        others.stage();
         found =
             run(c, options, how, [store = store_of(c.to)] { return cairn::torch_writer(store); });
     } catch (...) {
@@ -267,7 +267,7 @@ int convert(const conversion& c) {
             return fine;
         }
     }
-    beside others(c.from, m, options.dequantise.has_value());
+    beside others(c.from, c.to, m, options.dequantise.has_value());
     auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
                        : to == target::safetensors ? to_safetensors(c, options, how, others)
                                                    : run(c, options, how, [store = store_of(c.to)] {
