@@ -32,21 +32,36 @@
 
 namespace tool {
 
+/// While it lives, files that this process makes have no permissions that a mode lacks.
+class made_within {
+public:
+    explicit made_within(std::filesystem::perms mode) : before_(::umask(0077)) {
+        ::umask(before_ | (~static_cast<mode_t>(mode) & 0777U));
+    }
+    made_within(made_within&&) = delete;
+    ~made_within() { ::umask(before_); }
+
+private:
+    mode_t before_;
+};
+
 /// The files of a directory that are not of the checkpoint in it, e.g. a tokenizer's, or
-/// Megatron's `common.pt`.
+/// Megatron's `common.pt`. Where that checkpoint is replaced, they stay as they are.
 class beside {
 public:
     /// What the names of directories begin with in which copies wait for their checkpoint.
     static constexpr std::string_view staged_name = ".cairn-copies";
 
     /// @param checkpoint   A place, or `__R.metadata` of one rank within it.
+    /// @param to           The checkpoint beside which they are copied.
     /// @param dequantised  They are copied for weights that are no longer quantised, and do not say
     ///                     that these are.
-    beside(const std::string& checkpoint, const cairn::metadata& m, bool dequantised)
-        : place_(checkpoint), from_(store_of(checkpoint)), dequantised_(dequantised),
-          format_(m.format) {
+    beside(const std::string& checkpoint, std::string to, const cairn::metadata& m,
+           bool dequantised)
+        : place_(checkpoint), to_(std::move(to)), from_(store_of(checkpoint)),
+          dequantised_(dequantised), format_(m.format) {
         if (m.is_file) return;
-        if (dequantised_) mine_.insert("hf_quant_config.json");
+        if (dequantised_) mine_.insert(quantised_name);
         for_each_file(m);
         if (is_file(checkpoint)) {
             auto [within, name] = directory_and_name(checkpoint);
@@ -55,20 +70,22 @@ public:
         }
         from_ = from_.at(place_);
         is_url(place_) ? find_objects({}) : find({});
+        if (is_one_place(place_, to_)) keep_all();
     }
 
     /// Copies them, durably, into a hidden directory of a checkpoint that does not exist yet: only
     /// their names are left to be given.
-    void stage(const std::string& target) {
-        if (is_url(target)) {
-            to_.emplace(store_of(target).at(target));
+    void stage() {
+        if (is_url(to_)) {
+            objects_.emplace(store_of(to_).at(to_));
             return;
         }
-        target_ = (std::filesystem::absolute(target) / staged_name).parent_path();  // without '/'
+        target_ = (std::filesystem::absolute(to_) / staged_name).parent_path();  // without '/'
         was_there_ = exists(symlink_status(target_));
         if (is_directory(target_))
             own_directory::remove_ended(
-                target_, staged_name, [](auto&) { return true; }, [](auto&, auto&) {});
+                target_, staged_name, [](auto&) { return true; }, [](auto&, auto&) {},
+                [](auto&, auto&) {});
         if (names_.empty()) return;
         create_directories(target_);
         staged_.emplace(target_, staged_name);
@@ -77,8 +94,12 @@ public:
             if (!from) continue;
             auto const to = staged() / name;
             auto there = cairn::file_store(to.parent_path()).syncing_where_it_can();
-            write(name, *from, there, to.filename().native());
-            there.sync();
+            try {
+                write(name, *from, there, to.filename().native());
+                there.sync();
+            } catch (const std::exception& e) {
+                failed_.emplace(name, e.what());
+            }
         }
     }
     /// Gives them their names beside the checkpoint, which now exists, instead of what has them. In
@@ -87,7 +108,8 @@ public:
         for (auto const& name : names_) {
             if (failed_.count(name) != 0) continue;
             try {
-                to_ ? to_->publish(name, content(name), std::nullopt) : rename_staged(name);
+                objects_ ? objects_->publish(name, content(name), std::nullopt)
+                         : rename_staged(name);
             } catch (const std::exception& e) {
                 failed_.emplace(name, e.what());
             }
@@ -110,9 +132,10 @@ public:
         return {all.begin(), all.end()};
     }
     /// Adds those that a directory of safetensors files gets, in pieces. Where they must be in
-    /// memory together, one that has no room any more is not copied.
-    void add_to(const std::string& target, const cairn::file_adder& put) {
-        auto room = is_url(target) ? cairn::file_adder::most_in_memory : UINT64_MAX;
+    /// memory together, one that has no room any more is not copied. What can no longer be read of
+    /// one, e.g. because it has become shorter, is zeros.
+    void add_to(const cairn::file_adder& put) {
+        auto room = is_url(to_) ? cairn::file_adder::most_in_memory : UINT64_MAX;
         for (auto const& name : names_) {
             if (name.find('/') != name.npos) continue;
             auto from = open(name);
@@ -125,24 +148,33 @@ public:
             }
             room -= from->file.size();
             std::error_code ignored;
-            auto const to = std::filesystem::path(target) / name;
-            if (!is_url(target) && !exists(symlink_status(to, ignored)))
-                if (auto const mode = mode_of(name)) modes_.emplace(name, *mode);
+            auto const to = std::filesystem::path(to_) / name;
+            std::optional<made_within> limited;
+            if (!is_url(to_) && !exists(symlink_status(to, ignored)))
+                if (auto const mode = mode_of(name)) {
+                    modes_.emplace(name, *mode);
+                    limited.emplace(*mode);
+                }
             if (from->changed)
                 put(name, *from->changed);
             else
                 put(name, from->file.size(), [&](std::uint64_t at, std::span<std::byte> into) {
-                    from->file.read(at, into);
+                    try {
+                        from->file.read(at, into);
+                    } catch (const std::exception& e) {
+                        std::fill(into.begin(), into.end(), std::byte{0});
+                        failed_.emplace(name, e.what());
+                    }
                 });
         }
     }
     /// Gives the files that `add_to` has added the permissions that those had of which they are
     /// copies; one that replaces another has those of that one.
-    void finish(const std::string& target) const {
+    void finish() const {
         for (auto const& [name, mode] : modes_) {
             std::error_code ignored;  // a file system without permissions
             permissions(
-                std::filesystem::path(target) / name, mode,
+                std::filesystem::path(to_) / name, mode,
                 std::filesystem::perm_options::replace | std::filesystem::perm_options::nofollow,
                 ignored);
         }
@@ -153,12 +185,14 @@ public:
     /// Those that may be the content of another checkpoint, or are neither files nor directories;
     /// and directories below that have a checkpoint of their own, or cannot be listed.
     const std::vector<std::string>& not_copied() const { return not_copied_; }
-    /// Safetensors files in directories below, of which the checkpoint consists without them, as
-    /// the shards that PyTorch's DCP leaves in `sharded/` when it has consolidated them; and
-    /// `.git` and `.cache`.
+    /// Files of weights of which the checkpoint consists without them: the shards that PyTorch's
+    /// DCP leaves in `sharded/` when it has consolidated them, and `pytorch_model*.bin`, the same
+    /// model for older programs; and `.git` and `.cache`.
     const std::vector<std::string>& unused() const { return unused_; }
 
 private:
+    static constexpr const char* quantised_name = "hf_quant_config.json";
+
     /// A file that is copied, and the bytes of its copy if they are others.
     struct original {
         cairn::any_store::reader file;
@@ -222,6 +256,14 @@ private:
         return static_cast<std::filesystem::perms>(mode);
     }
     bool changes(std::string_view name) const { return dequantised_ && name == "config.json"; }
+    /// All stay where they are, but for what says that weights are quantised.
+    void keep_all() {
+        std::erase_if(names_, [this](auto const& name) { return !changes(name); });
+        not_copied_.clear();
+        unused_.clear();
+        if (dequantised_ && !from_.tag(quantised_name).text.empty())
+            failed_.emplace(quantised_name, "it says that weights are quantised: remove it");
+    }
     void for_each_file(const cairn::metadata& m) {
         for (auto const& [fqn, entry] : m.entries) {
             if (auto const* t = std::get_if<cairn::tensor_metadata>(&entry))
@@ -235,18 +277,18 @@ private:
     static bool is_id(std::string_view s) {
         return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
     }
-    /// Whether that is the name of an interrupted save's intent, or of one that runs.
-    static bool is_intent(std::string_view name) {
-        constexpr std::string_view saving = ".saving.";
-        return name.starts_with(saving) && is_id(name.substr(saving.size()));
+    static bool has_id_after(std::string_view begin, std::string_view name) {
+        return name.starts_with(begin) && is_id(name.substr(begin.size()));
     }
-    /// Whether cairn or PyTorch keeps a file of this name there, or an interrupted save may have
-    /// left it: such a file is not content.
+    /// Whether that is the name of an interrupted save's intent, or of one that runs.
+    static bool is_intent(std::string_view name) { return has_id_after(".saving.", name); }
+    /// Whether cairn or PyTorch keeps a file of this name there, a load announces itself by it, or
+    /// an interrupted save may have left it: such a file is not content.
     bool is_kept_there(std::string_view name) const {
         constexpr std::string_view data = ".distcp";
-        if (name.ends_with(".safetensors.index.json") || name.starts_with(staged_name)) return true;
+        if (name.ends_with(".safetensors.index.json") || name.starts_with(".cairn-")) return true;
         if (name == ".metadata" || name == ".metadata.tmp" || name == ".metadata.quarantined" ||
-            name.starts_with(".cairn-publish.") || is_intent(name))
+            is_intent(name) || has_id_after(".reading.", name))
             return true;
         auto const begin = name.rfind('/') + 1;  // 0: it is in the place itself
         // Below, a directory without files of this checkpoint has those of another one.
@@ -290,7 +332,9 @@ private:
         }
         if (is_other_checkpoint(within, names)) return;
         for (auto const& name : names) {
-            if (is_kept_there(name) || mine_.count(name) != 0) continue;
+            if (is_kept_there(name) || mine_.count(name) != 0 ||
+                is_one_place(place_ + '/' + name, to_))
+                continue;
             if (is_of_download(within, name)) {
                 unused_.push_back(name);
                 continue;
@@ -320,16 +364,20 @@ private:
         for (auto const& name : names)
             if (!is_kept_there(name) && mine_.count(name) == 0) add(name, true);
         if (!there.browsable()) return;
-        for (auto const& id : there.places())
+        for (auto const& id : there.places()) {
+            if (is_one_place(place_ + '/' + within + id, to_)) continue;
             is_of_download(within, within + id) ? unused_.push_back(within + id)
                                                 : find_objects(within + id + '/');
+        }
     }
     void add(const std::string& name, bool is_regular) {
         if (format_ == cairn::checkpoint_format::torch_save && name.ends_with(".bin.index.json"))
             return;  // of the files that are converted
+        bool const is_older_form = name.starts_with("pytorch_model") &&
+                                   (name.ends_with(".bin") || name.ends_with(".bin.index.json"));
         // What PyTorch's DCP has consolidated. Elsewhere they may be a module's weights.
-        if (format_ == cairn::checkpoint_format::safetensors && name.starts_with("sharded/") &&
-            name.ends_with(".safetensors"))
+        bool const is_part = name.starts_with("sharded/") && name.ends_with(".safetensors");
+        if (format_ == cairn::checkpoint_format::safetensors && (is_older_form || is_part))
             unused_.push_back(name);
         else if (name.ends_with(".distcp") || name.ends_with(".safetensors") || !is_regular)
             not_copied_.push_back(name);
@@ -337,7 +385,7 @@ private:
             names_.push_back(name);
     }
 
-    std::string place_;
+    std::string place_, to_;
     cairn::any_store from_;
     bool dequantised_;
     cairn::checkpoint_format format_;
@@ -346,7 +394,7 @@ private:
     std::map<std::string, std::string> failed_{};
     std::map<std::string, std::filesystem::perms> modes_{};
     std::filesystem::path target_{};  ///< Of the copies; where it is no directory:
-    std::optional<cairn::any_store> to_{};
+    std::optional<cairn::any_store> objects_{};
     std::optional<own_directory> staged_{};
     bool was_there_ = true;  ///< The target.
 };

@@ -6,14 +6,32 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
+
+namespace {
+
+/// Opens standard streams that are closed: what is opened later, e.g. a file of a checkpoint, would
+/// be taken for them.
+/// @param may_be_closed  Standard output leads nowhere then; otherwise writing to it is an error.
+void open_standard_streams(bool may_be_closed) {
+    for (int fd = 0; fd < 3; ++fd)
+        if (::fcntl(fd, F_GETFD) < 0)
+            (void)::open("/dev/null", fd == 1 && !may_be_closed ? O_RDONLY : O_RDWR);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+    bool const launches = argc > 1 && argv[1] == std::string_view("launch");
+    open_standard_streams(launches);
     CLI::App app{
         "Inspects, verifies, compares and converts checkpoints of cairn and PyTorch DCP; "
         "removes leftovers; "
@@ -92,7 +110,9 @@ int main(int argc, char** argv) {
             ->required()
             ->check(named);
         s->add_option("DST", conversion.to,
-                      "the new checkpoint: a directory, or a file .pt or .safetensors")
+                      s == reshard
+                          ? "the directory of the new checkpoint"
+                          : "the new checkpoint: a directory, or a file .pt or .safetensors")
             ->required()
             ->check(named);
         auto* const ranks =
@@ -102,8 +122,10 @@ int main(int argc, char** argv) {
         s->add_option("--dim", conversion.dim,
                       "dimension that is split among the ranks (default 0)")
             ->check(CLI::Range(0, 63));
-        s->add_option("--only", conversion.only, "only names that match, as 'model.*'");
-        s->add_option("--skip", conversion.skip, "no names that match");
+        // One value each: otherwise they take SRC and DST too.
+        s->add_option("--only", conversion.only, "only names that match, as 'model.*'")
+            ->allow_extra_args(false);
+        s->add_option("--skip", conversion.skip, "no names that match")->allow_extra_args(false);
         s->add_option("--dtype", conversion.dtype, "what floating-point tensors become");
         auto* const mapping =
             s->add_option("--map", conversion.map, "the file of a mapping, whose names are written")
@@ -121,8 +143,10 @@ int main(int argc, char** argv) {
                       "leave out what safetensors does not have");
     convert->add_option("--max-file-size", conversion.max_file_size,
                         "bytes of elements in a file of safetensors (default 5 GB)");
-    convert->add_option("--prefer", conversion.prefer,
-                        "of the names of a tied weight, safetensors gets the first that matches");
+    convert
+        ->add_option("--prefer", conversion.prefer,
+                     "of the names of a tied weight, safetensors gets the first that matches")
+        ->allow_extra_args(false);
     convert->add_flag("--checksums", conversion.checksums,
                       "files of safetensors have a checksum of each tensor, which others ignore");
     auto* const dequantise =
@@ -133,6 +157,7 @@ int main(int argc, char** argv) {
                      "rows,columns of FP8 weights that share a scale, if config.json does not say")
         ->delimiter(',')
         ->expected(2)
+        ->allow_extra_args(false)
         ->needs(dequantise);
 
     auto* const map_command = app.add_subcommand("map", "check a mapping with a checkpoint");
@@ -152,8 +177,12 @@ int main(int argc, char** argv) {
         ->add_option("--grace", launch.grace,
                      "seconds until the other ranks are terminated, once a rank has failed")
         ->check(CLI::Range(0, 86400));
-    start->add_option("PROGRAM", launch.command, "the program and its arguments, after --")
-        ->required();
+    std::string program;
+    start->add_option("PROGRAM", program, "the program and its arguments, after --")->required();
+    // Its arguments are not for CLI11, which would take those in brackets apart.
+    std::ptrdiff_t own = argc;
+    if (launches)
+        own = std::min(own, std::find(argv, argv + argc, std::string_view("--")) - argv + 2);
 
     // CLI11 would only report that a subcommand is required.
     auto const known = [&](const std::string& name) {
@@ -166,13 +195,16 @@ int main(int argc, char** argv) {
         return tool::could_not_run;
     }
     try {
-        app.parse(argc, argv);
+        app.parse(static_cast<int>(own), argv);
     } catch (const CLI::CallForHelp& e) {
         return app.exit(e);
     } catch (const CLI::ParseError& e) {
         std::cerr << "cairn: " << e.what() << " (see cairn --help)\n";
         return tool::could_not_run;
     }
+    launch.command = {program};
+    launch.command.insert(launch.command.end(), argv + own, argv + argc);
+    if (reshard->parsed()) conversion.format = "dcp";
     try {
         int const code = [&] {
             if (ls->parsed()) return tool::ls(a, json, map);

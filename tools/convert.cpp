@@ -12,7 +12,6 @@
 #include <cairn/storage/torch_save_writer.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -55,23 +54,27 @@ std::vector<std::string> patterns_of(const conversion& c) {
     return all;
 }
 
-bool is_one_place(const std::string& from, const std::string& to) {
-    std::error_code e;
-    return from == to || std::filesystem::equivalent(from, to, e);
-}
+constexpr const char* unused_by_mapping =
+    "the mapping makes this name of others, and does not use it";
+
 /// Where the source is replaced, what is left out is lost.
+/// @param m  As a mapping shows it, if there is one.
 /// @throws cairn::error errc::unsupported if something that is wanted cannot be converted
 void check_all_is_kept(const std::string& from, const cairn::metadata& m,
                        const cairn::convert_options& o) {
-    for (auto const& [fqn, t] : m.unsupported)
+    auto const refuse = [&](const std::string& fqn, const char* expected,
+                            const std::string& found) {
         if (o.converts(fqn))
-            throw cairn::error(cairn::errc::unsupported,
-                               {.fqn = fqn,
-                                .file = from,
-                                .expected = "what this version can read, because the source is "
-                                            "replaced",
-                                .found = t.type,
-                                .remedy = "convert to another place, or leave it out (--skip)"});
+            throw cairn::error(
+                cairn::errc::unsupported,
+                {.fqn = fqn,
+                 .file = from,
+                 .expected = std::string(expected) + ", because the source is replaced",
+                 .found = found,
+                 .remedy = "convert to another place, or leave it out (--skip)"});
+    };
+    for (auto const& [fqn, t] : m.unsupported) refuse(fqn, "what this version can read", t.type);
+    for (auto const& fqn : m.hidden) refuse(fqn, "what the mapping keeps", unused_by_mapping);
 }
 
 /// Says what would be written.
@@ -99,8 +102,38 @@ target target_of(const conversion& c) {
     if (c.format == "dcp") return target::dcp;
     if (c.format == "safetensors" || (c.format.empty() && ends(".safetensors")))
         return target::safetensors;
-    bool const named = ends(".pt") || ends(".pth") || ends(".bin");
-    return c.format == "torch" || (c.format.empty() && named) ? target::torch : target::dcp;
+    bool const named = ends(".pt") || ends(".pth") || ends(".bin") || ends(".ckpt");
+    if (c.format == "torch" && !named)
+        throw cairn::error(cairn::errc::invalid_argument,
+                           {.file = c.to,
+                            .expected = "for --to torch: a name that ends in .pt, .pth, .bin or "
+                                        ".ckpt",
+                            .found = "another one",
+                            .remedy = "a file of torch.save is recognized by its name"});
+    return named ? target::torch : target::dcp;
+}
+
+bool is_safetensors_file(const conversion& c, target to) {
+    return to == target::safetensors && c.to.ends_with(".safetensors");
+}
+
+/// @throws cairn::error errc::invalid_argument for an option that the target does not have
+void check_options(const conversion& c, target to) {
+    auto const check = [&](bool given, const char* option, bool has, const char* expected) {
+        if (given && !has)
+            throw cairn::error(cairn::errc::invalid_argument,
+                               {.file = c.to,
+                                .expected = std::string("for ") + option + ": " + expected,
+                                .found = "another one",
+                                .remedy = "leave the option out, or convert to such a target"});
+    };
+    bool const has = to == target::safetensors;
+    constexpr const char* any = "a target of safetensors";
+    check(c.skip_values, "--skip-values", has, any);
+    check(!c.prefer.empty(), "--prefer", has, any);
+    check(c.checksums, "--checksums", has, any);
+    check(c.max_file_size != 0, "--max-file-size", has && !is_safetensors_file(c, to),
+          "a directory of safetensors files");
 }
 
 /// The members of `.metadata`, or of the headers of safetensors, that a target does not get.
@@ -192,11 +225,11 @@ findings to_safetensors(const conversion& c, const cairn::convert_options& optio
     if (c.max_file_size != 0) o.max_file_size = c.max_file_size;
     o.checksums_in_files = c.checksums;
     o.prefers = [&c](std::string_view fqn) { return matches(fqn, c.prefer); };
-    if (!c.to.ends_with(".safetensors"))
-        o.add_files = [&](auto const& put) { others.add_to(c.to, put); };
+    if (!is_safetensors_file(c, target::safetensors))
+        o.add_files = [&](auto const& put) { others.add_to(put); };
     auto found = run(c, options, how,
                      [&, store = store_of(c.to)] { return cairn::safetensors_writer(store, o); });
-    if (o.add_files) others.finish(c.to);
+    if (o.add_files) others.finish();
     return found;
 }
 /// With the files beside it, which are ready when the checkpoint is and then get their names: one
@@ -205,7 +238,7 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options,
                 const std::optional<cairn::mapping>& how, beside& others) {
     findings found;
     try {
-        others.stage(c.to);
+        others.stage();
         found =
             run(c, options, how, [store = store_of(c.to)] { return cairn::torch_writer(store); });
     } catch (...) {
@@ -219,6 +252,8 @@ findings to_dcp(const conversion& c, const cairn::convert_options& options,
 }  // namespace
 
 int convert(const conversion& c) {
+    auto const to = target_of(c);
+    check_options(c, to);
     std::optional<cairn::mapping> how;
     if (!c.map.empty()) how = read_mapping(c.map);
     auto const options = options_of(c, how);
@@ -226,10 +261,11 @@ int convert(const conversion& c) {
     std::optional<cairn::metadata> mapped;
     if (how) mapped = c.map_back ? cairn::mapped_back(m, *how) : cairn::mapped(m, *how);
     auto const& shown = mapped ? *mapped : m;
-    if (auto const given = patterns_of(c); c.dry_run || !given.empty()) {
+    bool const in_place = is_one_place(c.from, c.to);
+    if (auto const given = patterns_of(c); c.dry_run || in_place || !given.empty()) {
         check_patterns(shown, options.dequantise ? read_metadata(c.from) : m, given);
+        if (in_place) check_all_is_kept(c.from, shown, options);
         if (c.dry_run) {
-            if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
             cairn::convert_source const from(store_of(c.from), c.from);
             how ? cairn::check_conversion(from, options, *how)
                 : cairn::check_conversion(from, options);
@@ -237,15 +273,13 @@ int convert(const conversion& c) {
             return fine;
         }
     }
-    if (!how && is_one_place(c.from, c.to)) check_all_is_kept(c.from, m, options);
-    beside others(c.from, m, options.dequantise.has_value());
-    auto const to = target_of(c);
+    beside others(c.from, c.to, m, options.dequantise.has_value());
     auto const found = to == target::dcp           ? to_dcp(c, options, how, others)
                        : to == target::safetensors ? to_safetensors(c, options, how, others)
                                                    : run(c, options, how, [store = store_of(c.to)] {
                                                          return cairn::torch_save_writer(store);
                                                      });
-    bool const is_file = to == target::torch || c.to.ends_with(".safetensors");
+    bool const is_file = to == target::torch || is_safetensors_file(c, to);
     for (auto const& line : found.unchecked) std::cout << "not checked: " << line << '\n';
     for (auto const& line : found.warnings) std::cout << cairn::terminal_text(line) << '\n';
     std::cout << c.from << " converted for " << c.ranks << (c.ranks == 1 ? " rank: " : " ranks: ")
@@ -263,7 +297,7 @@ int convert(const conversion& c) {
         auto const known = shown.unsupported.find(fqn);
         return known != shown.unsupported.end()
                    ? "this version does not read it: " + cairn::terminal_text(known->second.type)
-                   : "the mapping makes this name of others, and does not use it";
+                   : unused_by_mapping;
     };
     for (auto const& fqn : found.left_out)
         std::cerr << "cairn: '" << cairn::terminal_text(fqn) << "' was not copied, because "

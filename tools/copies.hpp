@@ -59,9 +59,18 @@ inline void collect_copies(const std::filesystem::path& place, bool dry_run,
                 auto const [files, bytes] = files_in(copies);  // that are left
                 r.files -= files;
                 r.bytes -= bytes;
+            },
+            [&](const auto& copies, const std::error_code& why) {
+                r.lines.push_back("'" + cairn::terminal_text(copies.string()) +
+                                  "' stays: copies of a conversion that may be running: it cannot "
+                                  "be locked (" +
+                                  why.message() + ")");
             });
     } catch (const std::filesystem::filesystem_error& e) {
-        problem(e.what());
+        // It was removed meanwhile, or cairn::collect_garbage says that nobody may list it.
+        if (e.code() != std::errc::no_such_file_or_directory &&
+            e.code() != std::errc::permission_denied)
+            problem(e.what());
     }
 }
 

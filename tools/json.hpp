@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,9 +37,10 @@ inline std::string strict_number(double d) {
 }
 
 /// Appends a plain value; tuples as {"tuple": […]}, bytes as {"bytes": hex}, integers of any size
-/// in full (as {"int": "0x…"} from 4300 digits on), values that cairn does not know as {"opaque":
-/// what it is, "size": of the stored item}. It appends, because copies of deeply nested values
-/// would add up.
+/// in full (as {"int": "0x…"} from 4300 digits on), dicts of which two keys would have one name, as
+/// 1 and "1", as {"dict": [[key, value], …]}, values that cairn does not know as {"opaque": what it
+/// is, "size": of the stored item}. It appends, because copies of deeply nested values would add
+/// up.
 inline void append_json(std::string& s, const cairn::value& v) {
     using cairn::value;
     auto const items = [&](const std::vector<value>& list) {
@@ -79,19 +81,24 @@ inline void append_json(std::string& s, const cairn::value& v) {
         s += "{\"opaque\": " + json_string(o->what()) +
              ", \"size\": " + std::to_string(o->item().size()) + "}";
     } else {
-        s += '{';
-        bool first = true;
-        for (auto const& [k, x] : v.get_if<value::dict_t>()->items) {
-            if (!first) s += ", ";
-            first = false;
-            auto const* key = k.get_if<std::string>();
-            std::string other;
-            if (key == nullptr) append_json(other, k);
-            s += json_string(key != nullptr ? *key : other);
-            s += ": ";
-            append_json(s, x);
+        auto const& dict = v.get_if<value::dict_t>()->items;
+        std::vector<std::string> names;
+        for (auto const& item : dict) {
+            auto const* name = item.first.get_if<std::string>();
+            names.push_back(name != nullptr ? *name : std::string());
+            if (name == nullptr) append_json(names.back(), item.first);
         }
-        s += '}';
+        bool const is_object = std::set(names.begin(), names.end()).size() == names.size();
+        s += is_object ? "{" : "{\"dict\": [";
+        for (std::size_t n = 0; n < dict.size(); ++n) {
+            if (n != 0) s += ", ";
+            bool const is_text = dict[n].first.get_if<std::string>() != nullptr;
+            auto const key = is_object || is_text ? json_string(names[n]) : names[n];
+            s += is_object ? key + ": " : "[" + key + ", ";
+            append_json(s, dict[n].second);
+            if (!is_object) s += ']';
+        }
+        s += is_object ? "}" : "]}";
     }
 }
 inline std::string json(const cairn::value& v) {

@@ -70,13 +70,6 @@ pid_t fork_without_handlers(int reset) {
     return pid;
 }
 
-/// Makes standard streams that are closed lead nowhere: what is opened later would be taken for
-/// them.
-void open_standard_streams() {
-    for (int fd = 0; fd < 3; ++fd)
-        if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
-}
-
 /// One rank's process. It leads a process group that contains all processes it starts.
 struct process {
     pid_t pid = -1;
@@ -87,8 +80,16 @@ struct process {
 class launcher {
 public:
     explicit launcher(const launch_options& o) : o_(o) {
-        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
-            if (!is_ignored(s)) signals_.add(s);
+        sigset_t waited;
+        ::sigemptyset(&waited);
+        ::sigaddset(&waited, SIGCHLD);
+        for (int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
+            if (is_ignored(s)) continue;
+            signals_.add(s);
+            ::sigaddset(&waited, s);
+        }
+        // A supervisor may have blocked them for itself: the mask survives exec.
+        ::pthread_sigmask(SIG_UNBLOCK, &waited, &inherited_);
         // Whoever reads the output may end first, e.g. tee, which a Ctrl-C ends too.
         if (!is_ignored(SIGPIPE)) {
             ::signal(SIGPIPE, SIG_IGN);
@@ -222,6 +223,7 @@ private:
         std::vector<char*> argv;
         for (auto& w : words) argv.push_back(w.data());
         argv.push_back(nullptr);
+        ::pthread_sigmask(SIG_SETMASK, &inherited_, nullptr);
         ::execvp(argv[0], argv.data());
         std::fprintf(stderr, "cairn launch: %s: %s\n", argv[0], std::strerror(errno));
         std::fflush(stderr);
@@ -341,7 +343,8 @@ private:
     std::deque<process> processes_{};
     std::vector<std::shared_ptr<rank_stream>> streams_{};
     int asked_ = 0, forwarded_ = 0;
-    int reset_ = 0;  ///< A signal that the ranks do not ignore as this process does.
+    int reset_ = 0;         ///< A signal that the ranks do not ignore as this process does.
+    sigset_t inherited_{};  ///< The signals that were blocked when the launcher started.
     bool told_ = false;
     bool finishing_ = false;
     int code_ = 0;
@@ -350,7 +353,6 @@ private:
 }  // namespace
 
 int launch(const launch_options& o) {
-    open_standard_streams();
     return launcher(o).run();
 }
 

@@ -48,18 +48,25 @@ public:
     }
     const std::filesystem::path& path() const noexcept { return path_; }
 
-    /// Removes those of processes that have ended. On file systems without locks they stay.
+    /// Removes those of processes that have ended.
     /// @param is_removed  Called with the path of each; false: it stays.
     /// @param failed      Called with the path of one that could not be removed, e.g. another
     ///                    user's, and why.
-    template <class F, class G>
+    /// @param unknown     Called with the path of one that cannot be locked, so that nothing tells
+    ///                    whether its process has ended, and why: it stays.
+    template <class F, class G, class H>
     static void remove_ended(const std::filesystem::path& in, std::string_view begin,
-                             F&& is_removed, G&& failed) {
+                             F&& is_removed, G&& failed, H&& unknown) {
         for (auto const& entry : std::filesystem::directory_iterator(in)) {
             if (!entry.path().filename().string().starts_with(begin)) continue;
             auto const lock = locked(entry.path());
-            if (lock < 0) continue;
-            std::error_code why;
+            std::error_code why(lock < 0 ? errno : 0, std::generic_category());
+            if (lock < 0) {
+                bool const is_used = why == std::errc::operation_would_block;
+                if (!is_used && why != std::errc::no_such_file_or_directory)
+                    unknown(entry.path(), why);
+                continue;
+            }
             bool const is_wanted = is_removed(entry.path());
             if (is_wanted) remove_all(entry.path(), why);
             ::close(lock);

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,14 @@ namespace tool {
 /// Whether an argument is a URL, not a path.
 inline bool is_url(const std::string& place) {
     return place.find("://") != place.npos;
+}
+
+/// Whether two arguments name one place.
+inline bool is_one_place(std::string_view a, std::string_view b) {
+    for (auto* const place : {&a, &b})
+        while (place->size() > 1 && place->ends_with('/')) place->remove_suffix(1);
+    std::error_code ignored;
+    return a == b || std::filesystem::equivalent(a, b, ignored);
 }
 
 /// Returns the store that an argument is in; the argument is its id there.

@@ -220,9 +220,36 @@ def command_lines():
     check("ranks get the group's secret", code == 0 and len(groups) == 2, out + err)
     check("and it is on no command line", "CAIRN_GROUP" in seen and "launch" in seen
           and all(secret not in seen for _, secret in groups), seen)
+    words = ["[0.9,0.95]", "[]", "[ -e go ]", "--", "-n", "ls", ""]
+    code, out, err = launch(1, "printf", "<%s>\\n", *words)
+    check("each argument reaches the program as it is",
+          code == 0 and out == "".join(f"[0] <{w}>\n" for w in words), out + err)
+
+
+def blocked_signals():
+    """As for a program that a supervisor's thread has started, with these signals blocked."""
+    blocked = {signal.SIGCHLD, signal.SIGTERM}
+    def block(): signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    def run_blocked(*command):
+        return subprocess.Popen([CAIRN, "launch", "-n", "1", "--", *command], preexec_fn=block,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    p = run_blocked("grep", "SigBlk", "/proc/self/status")
+    code = ended(p)
+    mask = int(re.search(rb"([0-9a-f]+)$", p.stdout.read().strip())[1], 16)
+    check("a launcher that was started with signals blocked sees that its rank ends", code == 0,
+          code)
+    check("its rank has them blocked, as it would have without it",
+          all(mask & 1 << (s - 1) for s in blocked), hex(mask))
+    p = run_blocked(sys.executable, "-c", "import signal, time; signal.pthread_sigmask("
+                    "signal.SIG_UNBLOCK, [signal.SIGTERM]); print('ready', flush=True); "
+                    "time.sleep(60)")
+    read_until(p, b"ready")
+    p.send_signal(signal.SIGTERM)
+    check("and it forwards them", ended(p) == 128 + signal.SIGTERM, p.returncode)
 
 
 def signals():
+    blocked_signals()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
         p = start(2, f"trap 'echo heard; exit 0' {number}; echo ready; "
                      "while :; do sleep 0.05; done")

@@ -29,7 +29,7 @@ PROGRAMS["fuzz"] = ([FUZZ], ["{}/" + FUZZ, "--corpus", str(ROOT / "tests/fuzz/co
 PROGRAMS["simulation"] = ([SIMULATE], ["{}/" + SIMULATE, "--seeds", "400"])
 PROGRAMS["orders"] = ([SIMULATE], ["{}/" + SIMULATE, "--orders", "--bound", "0"])
 TOOL, FIXTURES = "tools/cairn", "tests/tools/fixtures"
-for script in "tool", "odd_content", "other_formats", "report", "stats":
+for script in "tool", "maps", "odd_content", "other_formats", "report", "stats":
     PROGRAMS[script] = ([TOOL, FIXTURES], [sys.executable, str(ROOT / f"tests/tools/{script}.py"),
                                            "{}/" + TOOL, "{}/" + FIXTURES,
                                            str(ROOT / "tests/golden")])

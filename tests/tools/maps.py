@@ -5,6 +5,7 @@ Usage: maps.py CAIRN FIXTURES GOLDEN. Prints one line a check and `N passed, N f
 """
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 from program import GOLDEN, cairn, check, end, one_sentence, said
@@ -61,6 +62,20 @@ def layouts(tmp, file):
           r.stdout.startswith(b"1 tensors of 120 bytes"), said(r))
 
 
+def in_place(tmp):
+    """Nothing that a mapping would hide is lost where the source is replaced."""
+    place, file = tmp / "place", tmp / "hides.map"
+    shutil.copytree(CHECKPOINT, place)
+    file.write_text('"rows" = "columns"\n')
+    for more in ("--dry-run",), ():
+        r = cairn("convert", place, place, "--map", file, *more)
+        check("convert --map: what it hides is not replaced", r.returncode == 2 and
+              one_sentence(r) and b"'rows'" in r.stderr and b"is replaced" in r.stderr and
+              cairn("diff", CHECKPOINT, place).returncode == 0, said(r))
+    r = cairn("convert", place, place, "--map", file, "--skip", "r*")
+    check("convert --map: unless it is left out", r.returncode == 0, said(r))
+
+
 def checks(tmp, file):
     r = cairn("map", "--check", file, CHECKPOINT)
     text = r.stdout.decode()
@@ -90,6 +105,7 @@ def main():
         file = tmp / "mine.map"
         file.write_text(MAP)
         layouts(tmp, file)
+        in_place(tmp)
         checks(tmp, file)
     sys.exit(end())
 

@@ -150,6 +150,11 @@ def beside(tmp):
           b"copied: 'config.json'" in r.stdout and
           b"not copied: 'tokenizer/vocab': what has this name there" in r.stdout and
           cairn("diff", d, to).returncode == 0, said(r))
+    before = [(d / x).stat().st_ino for x in copied]
+    r = cairn("reshard", d, f"{d}/", "--ranks", 3)
+    check("reshard: in its place, files beside a checkpoint stay", r.returncode == 0 and
+          b"copied" not in r.stdout and [(d / x).stat().st_ino for x in copied] == before and
+          cairn("diff", d, to).returncode == 0, said(r))
     r = cairn("reshard", GOLDEN / "other_forms", tmp / "other forms", "--ranks", 2)
     check("reshard: names members of .metadata that it does not keep", r.returncode == 1 and
           b"not copied: member '_StorageInfo.digest' of .metadata\n" in r.stdout and

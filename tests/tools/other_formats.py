@@ -29,11 +29,12 @@ def safetensors(tmp):
     r = cairn("diff", hf, tmp / "of hf")
     check("diff: two formats", r.returncode == 0 and b"equal: " in r.stdout, said(r))
     one = GOLDEN / "formats/safetensors/numpy/model.safetensors"
-    r = cairn("reshard", one, tmp / "of a file", "--ranks", 2)
-    check("reshard: a file of safetensors", r.returncode == 0, said(r))
+    r = cairn("reshard", one, tmp / "of a file.bin", "--ranks", 2)
+    check("reshard: a file of safetensors, to a directory whatever its name", r.returncode == 0 and
+          (tmp / "of a file.bin/.metadata").exists(), said(r))
     r = cairn("cat", one, "u16", "--raw")
     check("cat: a file of safetensors", r.returncode == 0 and r.stdout ==
-          cairn("cat", tmp / "of a file", "u16", "--raw").stdout, said(r))
+          cairn("cat", tmp / "of a file.bin", "u16", "--raw").stdout, said(r))
     kinds = GOLDEN / "formats/safetensors/torch_kinds/kinds.safetensors"
     r = cairn("convert", kinds, tmp / "kinds")
     check("convert: names members of the header that it does not keep", r.returncode == 1 and
@@ -145,6 +146,11 @@ def not_compared(tmp):
     r = cairn("verify", tmp / "b.pt")
     check("verify: it is not read for years", r.returncode == 0 and
           b"not checked: 'x': its 70368744177664 bytes repeat 4 stored ones" in r.stdout, said(r))
+    write_torch_save(tmp / "names.pt", {"x\x1b[2J": ((1 << 44,), (0,), one)})
+    r = cairn("verify", tmp / "names.pt")
+    check("verify: its name does not move the cursor", r.returncode == 0 and
+          b"\x1b" not in r.stdout and rb"'x\u001b[2J': its 70368744177664 bytes" in r.stdout,
+          said(r))
     r = cairn("stats", tmp / "a.pt")
     check("stats: it could not be read", r.returncode == 2 and
           b"repeat 4 stored ones" in r.stdout and b"malformed" not in r.stdout and
@@ -216,7 +222,7 @@ def conversions(tmp):
           b"'optimizer.state.0'" in r.stdout and b"not copied" not in r.stdout and
           cairn("diff", source, tmp / "all").returncode == 0 and
           cairn("verify", tmp / "all").returncode == 0, said(r))
-    r = cairn("convert", source, tmp / "some", "--only", "model*", "--skip", "*bias", "--dtype",
+    r = cairn("convert", "--only", "model*", "--skip", "*bias", source, tmp / "some", "--dtype",
               "float16")
     some = {x["fqn"]: x for x in json.loads(cairn("ls", tmp / "some", "--json").stdout)}
     wanted = {n for n in names if n.startswith("model") and not n.endswith("bias")}
@@ -224,8 +230,8 @@ def conversions(tmp):
           set(some) == wanted and
           all(x["dtype"] == "float16" for n, x in some.items()
               if names[n].get("dtype") == "float32"), said(r))
-    for pattern in "--only", "--skip", "--prefer":
-        r = cairn("convert", source, tmp / "some", pattern, "modle.*")
+    for pattern, to in ("--only", "some"), ("--skip", "some"), ("--prefer", "s.safetensors"):
+        r = cairn("convert", source, tmp / to, pattern, "modle.*")
         check(f"convert: a pattern of {pattern} that matches nothing", r.returncode == 2 and
               one_sentence(r) and b"'modle.*'" in r.stderr and
               len(json.loads(cairn("ls", tmp / "some", "--json").stdout)) == len(some), said(r))
@@ -235,10 +241,11 @@ def conversions(tmp):
     there = cairn("convert", tmp / "mapped.pt", tmp / "mapped")
     check("convert --map: keys of an optimizer's state stay numbers", r.returncode == 0 and
           there.returncode == 1 and b"'optimizer.state.0'" in there.stdout, said(r) + said(there))
-    r = cairn("convert", tmp / "all", tmp / "again.pt")
-    check("convert: to a file of torch.save", r.returncode == 0 and
-          cairn("diff", source, tmp / "again.pt").returncode == 0 and
-          cairn("verify", tmp / "again.pt").returncode == 0, said(r))
+    for again in tmp / "again.pt", tmp / "again.ckpt":
+        r = cairn("convert", tmp / "all", again)
+        check(f"convert: to {again.name}, a file of torch.save", r.returncode == 0 and
+              cairn("diff", source, again).returncode == 0 and
+              cairn("verify", again).returncode == 0, said(r))
     r = cairn("convert", GOLDEN / "formats/hf/transformers_sharded", tmp / "hf again", "--to",
               "safetensors", "--ranks", 2, "--max-file-size", 10000)
     check("convert: to Hugging Face's directory, with the files beside it", r.returncode == 0 and
@@ -318,7 +325,7 @@ def dequantised(tmp):
     r = cairn("convert", source, tmp / "no block", "--dequantise")
     check("convert: a weight whose blocks nobody tells is named", r.returncode == 1 and
           b"'q.weight'" in r.stderr and b"no block size" in r.stderr, said(r))
-    r = cairn("convert", source, tmp / "block", "--dequantise", "--block", "4,4")
+    r = cairn("convert", "--block", "4,4", source, tmp / "block", "--dequantise")
     check("convert: an option tells them", r.returncode == 0 and
           cairn("diff", tmp / "block", tmp / "dequantised as dcp").returncode == 0, said(r))
 
@@ -364,6 +371,14 @@ def tied(tmp):
                   b"is not stored: it is tied to '" + wanted.encode() in r.stdout, said(r))
 
 
+def in_brackets(tmp):
+    """An argument in brackets is one argument."""
+    r = cairn("convert", tmp / "base", tmp / "only w", "--only", "[wx]")
+    check("convert: a pattern in brackets", r.returncode == 0 and
+          cairn("ls", tmp / "only w").stdout.startswith(b"w  ") and
+          cairn("ls", tmp / "only w").stdout.count(b"\n") == 1, said(r))
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         safetensors(pathlib.Path(d))
@@ -375,6 +390,7 @@ def main():
         dequantised(pathlib.Path(d))
         megatron(pathlib.Path(d))
         tied(pathlib.Path(d))
+        in_brackets(pathlib.Path(d))
     sys.exit(end())
 
 

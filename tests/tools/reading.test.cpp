@@ -246,9 +246,9 @@ BOOST_AUTO_TEST_CASE(copies_of_files_beside_a_checkpoint_are_durable) {
     std::ofstream(from / "tokenizer/vocab") << std::string(100'000, 'v');
     std::ofstream(from / "run.sh") << "text";
     fs::permissions(from / "run.sh", fs::perms(04750));
-    tool::beside others(from, tool::read_metadata(from.string()), false);
+    tool::beside others(from, to, tool::read_metadata(from.string()), false);
     synced_files = synced_directories = 0;
-    others.stage(to);
+    others.stage();
     BOOST_TEST(synced_files >= 2);
     BOOST_TEST(synced_directories >= 2);
     BOOST_TEST(!fs::exists(to / "run.sh"));
@@ -307,12 +307,13 @@ BOOST_AUTO_TEST_CASE(copies_beside_an_export_have_the_permissions_of_their_files
     fs::create_directories(to);
     std::ofstream(to / "there") << "what is replaced leaves its permissions";
     fs::permissions(to / "there", fs::perms(0600));
-    tool::beside others(from, tool::read_metadata(from.string()), false);
+    tool::beside others(from, to, tool::read_metadata(from.string()), false);
     cairn::safetensors_writer_options o;
-    o.add_files = [&](auto const& put) { others.add_to(to, put); };
+    o.add_files = [&](auto const& put) { others.add_to(put); };
     (void)cairn::convert(from.string(), to.string(), cairn::safetensors_writer(o));
+    BOOST_TEST((fs::status(to / "hf_token").permissions() == fs::perms(0600)));  // at any time
     fs::remove(from / "log");
-    others.finish(to);
+    others.finish();
     modes["run.sh"] = fs::perms(0750);  // whoever runs it does not become its owner
     modes["there"] = fs::perms(0600);
     for (auto const& [name, mode] : modes)
@@ -333,7 +334,7 @@ BOOST_AUTO_TEST_CASE(files_that_are_gone_or_cannot_be_looked_at_keep_nobody_from
     // An administrator may list everything.
     bool const is_root = ::geteuid() == 0;
     if (is_root) BOOST_REQUIRE(::seteuid(65534) == 0);
-    tool::beside others(from.string(), tool::read_metadata(from.string()), false);
+    tool::beside others(from, to, tool::read_metadata(from.string()), false);
     if (is_root) BOOST_REQUIRE(::seteuid(0) == 0);
     fs::permissions(from / "lost+found", fs::perms(0755));
     BOOST_TEST((others.names() == std::vector<std::string>{"log", "rotated"}));
@@ -341,16 +342,16 @@ BOOST_AUTO_TEST_CASE(files_that_are_gone_or_cannot_be_looked_at_keep_nobody_from
 
     fs::remove(from / "rotated");
     cairn::safetensors_writer_options o;
-    o.add_files = [&](auto const& put) { others.add_to(to, put); };
+    o.add_files = [&](auto const& put) { others.add_to(put); };
     BOOST_CHECK_NO_THROW(
         (void)cairn::convert(from.string(), to.string(), cairn::safetensors_writer(o)));
     BOOST_TEST(text_of(to / "log") == "text");
     BOOST_TEST(others.failed().count("rotated") == 1u);
 
     std::ofstream(from / "rotated") << "text";
-    tool::beside staged(from.string(), tool::read_metadata(from.string()), false);
+    tool::beside staged(from, dcp, tool::read_metadata(from.string()), false);
     fs::remove(from / "rotated");
-    BOOST_CHECK_NO_THROW(staged.stage(dcp.string()));
+    BOOST_CHECK_NO_THROW(staged.stage());
     staged.appear();
     BOOST_TEST(text_of(dcp / "log") == "text");
     BOOST_TEST(staged.failed().size() == 1u);
@@ -372,10 +373,11 @@ BOOST_AUTO_TEST_CASE(checkpoints_below_are_not_copied_and_not_forgotten) {
     for (auto const& name : std::vector<std::string>{
              "interrupted/.saving." + id, "interrupted/__0_0." + id + ".distcp",
              "rank_metadata/__1.metadata", "rank_metadata/__1_0.distcp", ".metadata.json",
-             ".metadata.quarantined", "ckpt/left." + id + ".distcp", "left." + id + ".distcp",
+             ".metadata.quarantined", ".reading." + id, ".cairn-trial." + id, ".cairn-records",
+             "ckpt/left." + id + ".distcp", "left." + id + ".distcp",
              "shards/left." + id + ".distcp", "ckpt/log"})
         std::ofstream(from / name) << "x";
-    tool::beside const others(from.string(), tool::read_metadata(from.string()), false);
+    tool::beside const others(from, s.dir / "to", tool::read_metadata(from.string()), false);
     BOOST_TEST((others.names() == std::vector<std::string>{".metadata.json", "ckpt/log"}));
     auto named = others.not_copied();
     std::sort(named.begin(), named.end());
@@ -394,7 +396,7 @@ BOOST_AUTO_TEST_CASE(what_a_download_keeps_is_no_part_of_a_checkpoint) {
         std::ofstream(from / name / "file") << "x";
     }
     std::ofstream(from / ".gitattributes") << "x";
-    tool::beside const others(from.string(), tool::read_metadata(from.string()), false);
+    tool::beside const others(from, s.dir / "to", tool::read_metadata(from.string()), false);
     BOOST_TEST((others.unused() == std::vector<std::string>{".cache", ".git"}));
     BOOST_TEST((others.names() ==
                 std::vector<std::string>{".gitattributes", ".hydra/file", "a/.cache/file"}));
@@ -413,21 +415,21 @@ BOOST_AUTO_TEST_CASE(copies_take_the_place_of_other_files_once_they_are_all_ther
     std::ofstream(to / "common.pt") << "of another one";
     for (auto const* name : {"common.pt", "other"})
         std::ofstream(to / ".cairn-copies" / name) << "of a conversion that was killed";
-    tool::beside others(from, tool::read_metadata(from.string()), false);
-    others.stage(to.string() + "/");
+    tool::beside others(from, to.string() + "/", tool::read_metadata(from.string()), false);
+    others.stage();
     BOOST_TEST(text_of(to / "common.pt") == "of another one");
     others.unstage();
     BOOST_TEST(text_of(to / "common.pt") == "of another one");
     BOOST_TEST(copies_in(to) == 0);
-    others.stage(to.string() + "/");
+    others.stage();
     others.appear();
     BOOST_TEST(text_of(to / "common.pt") == "of this one");
     BOOST_TEST(others.failed().size() == 1u);
     BOOST_TEST(others.failed().count("name") == 1u);  // there is a directory
     BOOST_TEST(!fs::exists(to / "other"));
     BOOST_TEST(copies_in(to) == 0);
-    tool::beside again(from, tool::read_metadata(from.string()), false);
-    again.stage(fresh.string());
+    tool::beside again(from, fresh, tool::read_metadata(from.string()), false);
+    again.stage();
     again.unstage();
     BOOST_TEST(!fs::exists(fresh));
 }
@@ -440,10 +442,10 @@ BOOST_AUTO_TEST_CASE(two_conversions_to_one_place_keep_their_copies_apart) {
         (void)cairn::save(cairn::state_dict{{"w", w}}, from.string());
         std::ofstream(from / "config.json") << from.filename().string();
     }
-    tool::beside first(a, tool::read_metadata(a.string()), false);
-    tool::beside second(b, tool::read_metadata(b.string()), false);
-    first.stage(to);
-    second.stage(to);
+    tool::beside first(a, to, tool::read_metadata(a.string()), false);
+    tool::beside second(b, to, tool::read_metadata(b.string()), false);
+    first.stage();
+    second.stage();
     BOOST_TEST(copies_in(to) == 2);
     second.unstage();
     first.appear();

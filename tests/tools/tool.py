@@ -392,6 +392,14 @@ def refusals(tmp):
             ("ls: no checkpoint", ("ls",), "PLACE"),
             ("cat: no key", ("cat", base), "FQN"),
             ("cat: --raw with --json", ("cat", base, "w", "--raw", "--json"), "--raw"),
+            ("convert: checksums in DCP", ("convert", base, tmp / "never", "--checksums"),
+             "--checksums"),
+            ("convert: values left out of a file that has them",
+             ("convert", base, tmp / "never.pt", "--skip-values"), "--skip-values"),
+            ("convert: one file of at most so many bytes",
+             ("convert", base, tmp / "never.safetensors", "--max-file-size", 1), "directory"),
+            ("convert: a file of torch.save by another name",
+             ("convert", base, tmp / "never", "--to", "torch"), ".ckpt"),
             ("reshard: no --ranks", ("reshard", base, tmp / "never"), "--ranks"),
             ("reshard: --ranks 0", ("reshard", base, tmp / "never", "--ranks", 0), "--ranks"),
             ("reshard: --ranks two", ("reshard", base, tmp / "never", "--ranks", "two"), "two"),
@@ -402,7 +410,7 @@ def refusals(tmp):
         check(f"{what}: exit 2 and one clear sentence",
               r.returncode == 2 and one_sentence(r) and needle in r.stderr.decode(), said(r))
         check(f"{what}: nothing on stdout", r.stdout == b"", said(r))
-    check("no refused command wrote anything", not (tmp / "never").exists())
+    check("no refused command wrote anything", not list(tmp.glob("never*")))
     for args in (("--help",), ("cat", "--help")):
         r = cairn(*args)
         check(f"{' '.join(args)}: exit 0", r.returncode == 0 and b"CKPT" in r.stdout or
@@ -441,6 +449,21 @@ def closed_output(tmp):
                   f"{r.returncode} {r.stderr!r}")
 
 
+def closed_streams(tmp):
+    """No file is taken for a standard stream that was closed when the program started."""
+    p = subprocess.Popen([CAIRN, "cat", tmp / "big", "big", "--raw"], stdout=subprocess.PIPE,
+                         preexec_fn=lambda: os.close(2))
+    p.stdout.read(10)  # more than a pipe holds is to come
+    errors = os.readlink(f"/proc/{p.pid}/fd/2")
+    p.stdout.close()
+    p.wait(timeout=60)
+    check("standard error that is closed leads nowhere", errors == "/dev/null", errors)
+    r = subprocess.run([CAIRN, "ls", tmp / "base"], stderr=subprocess.PIPE,
+                       preexec_fn=lambda: os.close(1))
+    check("standard output that is closed is told", r.returncode == 2 and
+          r.stderr.startswith(b"cairn: standard output"), f"{r.returncode} {r.stderr!r}")
+
+
 def page(tmp):
     """What docs/tool.md shows of the tool is what it prints."""
     root = pathlib.Path(__file__).parents[2]
@@ -470,6 +493,7 @@ def main():
         directory(tmp)
         refusals(tmp)
         closed_output(tmp)
+        closed_streams(tmp)
     sys.exit(end())
 
 

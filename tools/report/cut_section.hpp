@@ -4,6 +4,7 @@
 
 #include "content.hpp"
 #include "html.hpp"
+#include "treemap.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -88,10 +89,6 @@ public:
     }
 
 private:
-    struct rectangle_of_box {
-        double x, y, width, height;
-        double area() const { return width * height; }
-    };
     static constexpr double left = 18, top = 17, width = 400;
     static constexpr std::size_t most_boxes = 1024;
 
@@ -109,7 +106,7 @@ private:
                 return false;
         return true;
     }
-    rectangle_of_box place(std::size_t i) const {
+    rectangle place(std::size_t i) const {
         if (!is_in_plane(i)) return {0, 0, 0, 0};
         auto const offsets = t_.chunks.offsets(i), lengths = t_.chunks.lengths(i);
         auto const along = [&](std::size_t d, double size) {

@@ -2,6 +2,8 @@
 #ifndef CAIRN_TOOLS_REPORT_HTML_HPP
 #define CAIRN_TOOLS_REPORT_HTML_HPP
 
+#include "../table.hpp"
+
 #include <cairn/printable.hpp>
 
 #include <algorithm>
@@ -49,13 +51,6 @@ inline std::string html(std::string_view s) {
         }
     }
     return out;
-}
-
-/// Returns how many characters a text has.
-inline std::size_t characters(std::string_view s) {
-    std::size_t n = 0;
-    for (char const c : s) n += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    return n;
 }
 
 /// Returns a text of at most `most` characters: the middle of a longer one becomes `…`, since ends

@@ -8,6 +8,7 @@
 #include <cairn/detail/damage.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
 
@@ -64,7 +65,8 @@ inline verify_report verify_by_reading(const any_store& place, const checkpoint_
                 box const one(index_vector(t->shape.size(), 0), index_vector(t->shape.size(), 1));
                 source->read(fqn, one, t->type, 0, std::span(bytes).first(size_of(t->type)));
                 advance(size_of(t->type));
-                repeated.push_back("'" + fqn + "': " + what + ", of which one element was read");
+                repeated.push_back("'" + terminal_text(fqn) + "': " + what +
+                                   ", of which one element was read");
                 continue;
             }
             auto const total = static_cast<std::uint64_t>(t->shape.product()) * size_of(t->type);
