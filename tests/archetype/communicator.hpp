@@ -145,6 +145,13 @@ struct background_duplicate_returns : background_communicator {
 struct background_duplicate_without_deadline : background_communicator {
     void duplicate(completion<background_duplicate_without_deadline>);
 };
+struct background_move_may_throw : background_communicator {
+    background_move_may_throw(background_move_may_throw&& other) noexcept(false);
+    background_move_may_throw& operator=(background_move_may_throw&&) = default;
+    void duplicate(deadline, completion<background_move_may_throw>);
+};
+static_assert(Communicator<background_move_may_throw> &&
+              !BackgroundCommunicator<background_move_may_throw>);
 static_assert(!BackgroundCommunicator<background_without_duplicate>);
 static_assert(!BackgroundCommunicator<background_duplicate_of_another_type>);
 static_assert(!BackgroundCommunicator<background_duplicate_returns>);

@@ -220,7 +220,8 @@ BOOST_AUTO_TEST_CASE(hashes_are_answered_for_as_much_as_was_asked) {
         state[0].what = t;
         cairn::detail::state_devices devices;
         cairn::detail::replica_hashes hashes;
-        hashes.begin(held, local, state, "id", devices);
+        cairn::activity progress;
+        hashes.begin(held, local, state, "id", devices, progress);
         BOOST_TEST(hashes.advance());
         auto const told = hashes.take();
         cairn::detail::wire_reader r(told);

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -85,15 +86,17 @@ concept Communicator =
 ///   thread while it waits for other ranks.
 /// - *Independence*: the new group does not wait for the old one, and may outlive it. Cancelling,
 ///   poisoning or destroying one does not affect the other. Several may have exchanges in flight.
+/// - *Moves* do not throw: a completion, which cannot report it, hands on the duplicate.
 /// - *Background*: exchanges need no thread of the caller's, and neither use nor disturb the
 ///   trainer's own communicators and streams.
 ///
 /// **Models**: `solo`, `thread_group::member`, `tcp_group`, `mpi_group`, `any_communicator`.
 /// **Archetype**: `archetype::background_communicator`.
 template <class C>
-concept BackgroundCommunicator = Communicator<C> && requires(C& c, deadline d, completion<C> done) {
-    { c.duplicate(d, std::move(done)) } -> std::same_as<void>;
-};
+concept BackgroundCommunicator = Communicator<C> && std::is_nothrow_move_constructible_v<C> &&
+                                 requires(C& c, deadline d, completion<C> done) {
+                                     { c.duplicate(d, std::move(done)) } -> std::same_as<void>;
+                                 };
 
 }  // namespace cairn
 

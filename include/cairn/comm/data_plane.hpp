@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 namespace cairn {
@@ -70,9 +71,10 @@ concept DataPlane = std::movable<P> && !Communicator<P> &&
 /// **Semantics**: as for @ref BackgroundCommunicator.
 /// **Models**: `communicator_data_plane` over a `BackgroundCommunicator`.
 template <class P>
-concept BackgroundDataPlane = DataPlane<P> && requires(P& p, deadline d, completion<P> done) {
-    { p.duplicate(d, std::move(done)) } -> std::same_as<void>;
-};
+concept BackgroundDataPlane = DataPlane<P> && std::is_nothrow_move_constructible_v<P> &&
+                              requires(P& p, deadline d, completion<P> done) {
+                                  { p.duplicate(d, std::move(done)) } -> std::same_as<void>;
+                              };
 
 }  // namespace cairn
 

@@ -62,7 +62,8 @@ public:
     /// **Completion signature**: `void(std::exception_ptr, save_report)`.
     ///
     /// **Cancellation** ends the wait with `boost::asio::error::operation_aborted`, never the save:
-    /// call `async_wait` or `wait` again. One wait at a time.
+    /// call `async_wait` or `wait` again. One wait at a time; one whose handler has ended with the
+    /// context of its executor is none.
     /// @pre not empty
     template <class Token>
     auto async_wait(Token&& token) {

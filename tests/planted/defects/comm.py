@@ -12,7 +12,7 @@ DEFECTS = [
     Defect("lost-messages-not-counted", "verb/detail/exchange.hpp",
            "if (ranks != 0 && all.size() != ranks)",
            "if (!PLANTED && ranks != 0 && all.size() != ranks)",
-           by="load:broken_group", wrong="a rank whose failure was lost counts as one that is well"),
+           by="load:broken_group", wrong="a rank whose failure was lost counts as well"),
     Defect("timeouts-ignored", MEMBER,
            "if (now < call_.by || late_) return;",
            "if (now < call_.by || late_ || PLANTED) return;",

@@ -116,17 +116,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
                 [this] { return end_of_turn(); });
         case share:
             return works(
-                turns_->name(),
-                [&](auto f) {
-                    cut_broadcast();
-                    try {
-                        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()),
-                                          std::move(f));
-                    } catch (...) {  // the others wait for this rank's broadcasts
-                        cut_plane();
-                        throw;
-                    }
-                },
+                turns_->name(), [&](auto f) { broadcast(std::move(f)); },
                 [this] { return end_of_turn(); });
         case exchange_results:
             return starts([&] {
@@ -332,6 +322,15 @@ CAIRN_DECL std::vector<rank_failure> load_op::agreed(const std::vector<outcome>&
     return failures;
 }
 
+CAIRN_DECL void load_op::broadcast(load_turns::then f) {
+    cut_broadcast();
+    try {
+        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()), std::move(f));
+    } catch (...) {  // the others wait for this rank's broadcasts
+        cut_plane();
+        throw;
+    }
+}
 CAIRN_DECL std::vector<std::byte> load_op::end_of_turn() {
     auto told = turns_->end_of_turn();
     // Once everything is loaded, numbers stored with another type are converted back.

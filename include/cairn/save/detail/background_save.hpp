@@ -80,6 +80,7 @@ private:
     void fail(staged_handler handler, const std::exception_ptr& e) const noexcept;
 
     bool borrows_;
+    int rank_ = -1;  ///< Of this process, once it has started. Used on the executor.
     std::condition_variable changed_{};
     staged_handler staged_;
     durable_handler waiting_{};

@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_DETAIL_REPLICA_HASHES_HPP
 #define CAIRN_SAVE_DETAIL_REPLICA_HASHES_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/detail/device_copy.hpp>
 #include <cairn/planner/plan.hpp>
@@ -25,10 +26,10 @@ namespace cairn::detail {
 class replica_hashes {
 public:
     /// Hashes the items that are in host memory.
-    /// @param devices  Outlives this, or `release`.
+    /// @param devices  Outlives this, or `release`; likewise `progress`, which is told of hashes.
     CAIRN_DECL void begin(const std::vector<held_replica>& held, const save_plan& local,
-                          const flat_state& state, std::string_view save_id,
-                          state_devices& devices);
+                          const flat_state& state, std::string_view save_id, state_devices& devices,
+                          cairn::activity& progress);
     /// Continues, and returns whether everything is hashed. See @ref snapshot::advance.
     CAIRN_DECL bool advance() noexcept;
     /// As `snapshot::enqueued`.
@@ -67,6 +68,7 @@ private:
     bool begin_round(on_device& d);
     void end_round(on_device& d);
 
+    cairn::activity* progress_ = nullptr;
     std::vector<std::uint64_t> hashes_{};
     std::vector<on_device> left_{};             ///< The last one is in work.
     staging_block memory_{};                    ///< Of a round …

@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_DETAIL_SNAPSHOT_HPP
 #define CAIRN_SAVE_DETAIL_SNAPSHOT_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/memory/copy_to_host.hpp>
 #include <cairn/memory/detail/device_copy.hpp>
@@ -33,10 +34,11 @@ public:
     /// @param from     Null: memory for this snapshot only, from the heap if it is little.
     /// @param host     Whether tensors in host memory are copied, unless they are frozen: as many
     ///                 as the stager has room for.
-    /// @param devices  Outlives this, or `release`.
+    /// @param devices  Outlives this, or `release`; likewise `progress`, which is told of copies.
     /// @throws error naming the tensor, or the bytes that the stager lacks for devices
     CAIRN_DECL void begin(const std::vector<write_item>& items, std::span<item_data> data,
-                          erased_stager* from, bool host, state_devices& devices);
+                          erased_stager* from, bool host, state_devices& devices,
+                          cairn::activity& progress);
     /// Continues, and returns whether all copies have completed. Never blocks, unless staging
     /// memory could not be pinned.
     CAIRN_DECL bool advance() noexcept;
@@ -91,6 +93,7 @@ private:
     bool advance(group& g);
     static tensor_view copy_of(const const_tensor_view& v, std::byte* at);
 
+    cairn::activity* progress_ = nullptr;
     std::deque<group> groups_{};
     std::vector<copied_item> copied_{};
     std::unique_ptr<std::byte[]> heap_{};

@@ -58,6 +58,7 @@ CAIRN_DECL void background_save::heed_slot() {
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
     auto const owner = parts.owner;  // of the group, which may have to be cancelled
+    rank_ = parts.ranks == nullptr ? 0 : rank_of(*parts.ranks);
     start_op(parts.ranks, [&] {
         add_default_parts(parts, options_);
         return std::make_shared<save_op>(
@@ -85,7 +86,7 @@ CAIRN_DECL void background_save::cancel() noexcept {
 CAIRN_DECL void background_save::give_up() noexcept {
     try {
         // Takes memory, so before the handler is taken.
-        auto why = std::make_exception_ptr(error(errc::cancelled, {}));
+        auto why = std::make_exception_ptr(error(errc::cancelled, {.rank = rank_}));
         std::shared_ptr<save_op> op;  // as in `cancel`
         std::unique_lock lock(m_);
         if (!staged_) return;

@@ -19,7 +19,8 @@ inline std::uint64_t sendable(std::uint64_t hash) noexcept {
 
 CAIRN_DECL void replica_hashes::begin(const std::vector<held_replica>& held, const save_plan& local,
                                       const flat_state& state, std::string_view save_id,
-                                      state_devices& devices) {
+                                      state_devices& devices, cairn::activity& progress) {
+    progress_ = &progress;
     hashes_.assign(held.size(), 0);
     for (std::size_t k = 0; k < held.size(); ++k) {
         auto const& h = held[k];
@@ -35,6 +36,7 @@ CAIRN_DECL void replica_hashes::begin(const std::vector<held_replica>& held, con
             left_.push_back({k, v, d, &i.fqn, sampled_blocks(v, how)});
         else
             hashes_[k] = sendable(hash_replica(v, how));
+        progress.advance();
     }
 }
 
@@ -93,6 +95,7 @@ CAIRN_DECL void replica_hashes::end_round(on_device& d) {
     for (auto const n : std::exchange(round_, {})) {
         d.hash.add({at, n});
         at += n;
+        progress_->advance();
     }
 }
 

@@ -183,9 +183,10 @@ CAIRN_DECL void save_op::begin_staging(polling::then copied) {
         if (parts_.changes) parts_.changes->expect(plan_.items, data_);
         bool const background = on_staged_ != nullptr;
         if (background) clock_.expect([this] { return content(plan_); });
-        staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices);
+        staging_.copies().begin(plan_.items, data_, parts_.stager, background, *parts_.devices,
+                                *clock_.activity());
         staging_.hashes().begin(plans_.held(), plans_.local(), state_->leaves(), report_.save_id,
-                                *parts_.devices);
+                                *parts_.devices, *clock_.activity());
         if (parts_.gate && staging_.copies().left_out().empty())
             staging_.when_enqueued([this] { parts_.gate->enqueued(parts_.devices); });
     } catch (...) {  // copies may have begun
@@ -255,8 +256,10 @@ CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
 /// Checks items that were written from memory that is still the save's.
 CAIRN_DECL void save_op::check_unchanged() {
     bool const all = left_out_.empty() || !parts_.writer->releases();
-    for (std::size_t i = 0; i < data_.size(); ++i)
+    for (std::size_t i = 0; i < data_.size(); ++i) {
         if (all || !left_out_[i]) parts_.changes->compare(plan_.items[i], i, data_[i]);
+        clock_.activity()->advance();
+    }
     parts_.changes->finish();
 }
 CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {

@@ -19,7 +19,9 @@ inline std::uint64_t staged_bytes(const const_tensor_view& v) noexcept {
 }
 
 CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<item_data> data,
-                                erased_stager* from, bool host, state_devices& devices) {
+                                erased_stager* from, bool host, state_devices& devices,
+                                cairn::activity& progress) {
+    progress_ = &progress;
     // Equal memory: one copy, also for names that are frozen where another one is not.
     std::map<std::tuple<const group*, const std::byte*, dtype, index_vector, index_vector>,
              std::uint64_t>
@@ -62,11 +64,12 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
     // The devices copy while this thread does.
     for (auto& g : groups_)
         if (g.from != nullptr) start(g);
-    std::vector<host_copy> on_host;
     for (auto& g : groups_)
         if (g.from == nullptr)
-            for (auto& [c, fqn] : g.copies) on_host.push_back(std::move(c));
-    copy_to_host(on_host);
+            for (auto const& [c, fqn] : g.copies) {
+                copy_to_host(c.from, c.to);
+                progress.advance();
+            }
 }
 
 CAIRN_DECL snapshot::group& snapshot::group_of(state_device* from) {
@@ -136,8 +139,10 @@ CAIRN_DECL bool snapshot::advance(group& g) {
             g.from->naming(g.from->fqn, [&] { start(g); });
     }
     if (g.is == group::state::copying &&
-        g.from->naming(g.from->fqn, [&] { return g.memory.idle(); }))
+        g.from->naming(g.from->fqn, [&] { return g.memory.idle(); })) {
         g.is = group::state::copied;
+        progress_->advance();
+    }
     return g.is == group::state::copied;
 }
 CAIRN_DECL bool snapshot::advance() noexcept {
