@@ -185,6 +185,13 @@ inline dense evaluate(const map::expression& e, const map::detail::captures& bou
     }
 }
 
+/// The shape of a piece as an array of its own.
+inline index_vector extents_of(const map::detail::piece& p) {
+    index_vector all;
+    for (auto const& a : p.axes) all.push_back(a.extent);
+    return all;
+}
+
 /// Puts pieces together. @throws std::logic_error if two have the same element of the target
 inline dense assembled(const index_vector& shape, const std::vector<map::detail::piece>& pieces,
                        const arrays& sources, double missing) {
@@ -194,9 +201,10 @@ inline dense assembled(const index_vector& shape, const std::vector<map::detail:
     for (auto const& p : pieces) {
         auto const place = [&](side s, const index_vector& whole, const index_vector& i) {
             auto const strides = row_major_strides(whole);
-            return static_cast<std::size_t>(p.first(s, strides) + dot(i, p.strides(s, strides)));
+            return static_cast<std::size_t>(dot(p.offsets(s), strides) +
+                                            dot(i, p.strides(s, strides)));
         };
-        for_each_index(p.extents(), [&](const index_vector& i) {
+        for_each_index(extents_of(p), [&](const index_vector& i) {
             auto const to = place(side::target, shape, i);
             if (there.at(to)) throw std::logic_error("two pieces have one element");
             there.at(to) = true;

@@ -65,7 +65,7 @@ std::size_t most_parts(const piece& p, side s) {
 /// The places of a piece's elements on one side, in row-major order of its axes.
 std::vector<index_vector> places(const piece& p, side s) {
     std::vector<index_vector> all;
-    oracle::for_each_index(p.extents(), [&](const index_vector& i) {
+    oracle::for_each_index(oracle::extents_of(p), [&](const index_vector& i) {
         auto at = p.offsets(s);
         for (std::size_t a = 0; a < p.axes.size(); ++a)
             at[p.axes[a].dim(s)] += i[a] * p.axes[a].step(s);

@@ -92,6 +92,12 @@ BOOST_AUTO_TEST_CASE(a_mapping_is_read_as_it_was_printed) {
     BOOST_TEST((parse_mapping("") == mapping()));
 }
 
+BOOST_AUTO_TEST_CASE(a_zero_keeps_its_sign) {
+    auto const text = map::to_string(map::constant(-0.0, {1}, dtype::float32));
+    BOOST_TEST(has(text, "-0"), text);
+    BOOST_TEST(map::to_string(map::parse_expression(text)) == text);
+}
+
 BOOST_AUTO_TEST_CASE(errors_have_line_and_column) {
     struct one {
         const char *text, *expected, *place;

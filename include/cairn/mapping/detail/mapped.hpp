@@ -127,13 +127,11 @@ using state_types = std::map<std::string, std::optional<tensor_type>, std::less<
 
 /// Applies a mapping backwards, to what is saved.
 /// @param state  All names of the state, tensors with their global shapes.
-/// @param like   Null, or a checkpoint that has the shapes that the state does not tell.
 /// @param all_names  Whether these are the names of all ranks. Otherwise stored tensors may have
 ///                   elements that other ranks have, and the plan shows which are missing.
 /// @throws error as above; errc::unsupported for what a save would lose, errc::invalid_argument
 /// for a shape that nothing tells, both with the remedy
-CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state,
-                            const metadata* like = nullptr, bool all_names = true);
+CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state, bool all_names = true);
 
 }  // namespace cairn::map::detail
 

@@ -67,13 +67,9 @@ struct piece {
         return s == side::source ? source_offsets : target_offsets;
     }
     CAIRN_DECL std::int64_t volume() const noexcept;
-    /// The axes' extents: the shape of the piece as an array of its own.
-    CAIRN_DECL index_vector extents() const;
     /// The axes' strides in memory that holds the tensor on one side.
     /// @param strides  Of that tensor's dimensions.
     CAIRN_DECL index_vector strides(side s, const index_vector& strides) const;
-    /// Where the first element is in such memory, counted from index 0 in each dimension.
-    CAIRN_DECL std::int64_t first(side s, const index_vector& strides) const noexcept;
     /// The smallest box with all elements.
     CAIRN_DECL box bounds(side s) const;
     /// Whether the piece has every element of `bounds(s)`.

@@ -39,12 +39,9 @@ struct stored_shape {
 };
 
 /// Finds the shapes of stored tensors from those of the state: expressions backwards. What the
-/// state does not tell, the expression must (`stored_type`), or another checkpoint.
+/// state does not tell, the expression must (`stored_type`).
 class stored_shapes {
 public:
-    /// @param like  May be empty; must outlive this.
-    explicit stored_shapes(const sources& like) : like_(like) {}
-
     /// Takes into account that an expression makes a tensor of this shape and dtype.
     /// @return the stored names of the expression: they live as long as this
     /// @throws error errc::shape_mismatch, or errc::unsupported for what a save would lose
@@ -68,10 +65,9 @@ private:
     CAIRN_DECL void require_each(const expression& e, captures& bound, extents wanted);
     CAIRN_DECL extents wanted_of_operand(const expression& e, captures& bound, extents wanted);
     /// What an expression's own words tell; none if not even the number of dimensions.
-    CAIRN_DECL std::optional<extents> told(const expression& e, captures& bound) const;
-    CAIRN_DECL std::optional<extents> told_of_operand(const expression& e, captures& bound) const;
+    CAIRN_DECL std::optional<extents> told(const expression& e) const;
+    CAIRN_DECL std::optional<extents> told_of_operand(const expression& e) const;
 
-    const sources& like_;
     std::map<std::string, stored_shape, std::less<>> found_{};
     std::int64_t stacked_ = 0;                  ///< Names of all stacks.
     complaint about_{};                         // of what is being added

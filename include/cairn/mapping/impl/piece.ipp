@@ -22,22 +22,10 @@ CAIRN_DECL std::int64_t piece::volume() const noexcept {
     return n;
 }
 
-CAIRN_DECL index_vector piece::extents() const {
-    index_vector all;
-    for (auto const& a : axes) all.push_back(a.extent);
-    return all;
-}
-
 CAIRN_DECL index_vector piece::strides(side s, const index_vector& strides) const {
     index_vector all;
     for (auto const& a : axes) all.push_back(a.step(s) * strides[a.dim(s)]);
     return all;
-}
-
-CAIRN_DECL std::int64_t piece::first(side s, const index_vector& strides) const noexcept {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < strides.size(); ++d) at += offsets(s)[d] * strides[d];
-    return at;
 }
 
 CAIRN_DECL box piece::bounds(side s) const {

@@ -94,8 +94,6 @@ CAIRN_DECL void stored_shapes::require_leaf(const expression& e, const captures&
                         to_string(wanted));
     };
     if (!n.numbers.empty()) add(extents_of(n.numbers), "");
-    if (auto const like = like_.find(name); like != like_.end())
-        add(extents_of(like->second->shape), " as in the other checkpoint");
     auto const [at, is_new] = found_.try_emplace(name);
     if (is_new) {
         at->second = {std::move(wanted), n.type, about_.fqn, type_};
@@ -115,7 +113,7 @@ CAIRN_DECL void stored_shapes::require_parts(const expression& e, captures& boun
     std::int64_t rest = wanted[d].least ? -1 : wanted[d].n;
     std::int64_t divided_by = 0;
     for (std::size_t i = 0; i < n.parts.size(); ++i) {
-        auto const shape = n.numbers.empty() ? told(n.parts[i], bound) : std::nullopt;
+        auto const shape = n.numbers.empty() ? told(n.parts[i]) : std::nullopt;
         if (shape && shape->size() == wanted.size() && (*shape)[d].known())
             lengths[i] = (*shape)[d];
         if (lengths[i].known() && rest != -1)
@@ -205,7 +203,7 @@ CAIRN_DECL extents stored_shapes::wanted_of_operand(const expression& e, capture
             if (d >= wanted.size())
                 about_.fail(errc::shape_mismatch, e, "such dimensions", to_string(wanted));
             auto sizes = extents_of(n.numbers);
-            if (auto const words = told(n.of(), bound); words && words->size() == rank)
+            if (auto const words = told(n.of()); words && words->size() == rank)
                 for (std::size_t i = 0; i < sizes.size(); ++i) join(sizes[i], (*words)[d + i]);
             auto const whole = wanted[d];
             std::int64_t known = 1;
@@ -227,7 +225,7 @@ CAIRN_DECL extents stored_shapes::wanted_of_operand(const expression& e, capture
                             "nothing", "Pass a value to clip.");
             if (n.numbers.size() != wanted.size())
                 about_.fail(errc::shape_mismatch, e, to_string(n.numbers), to_string(wanted));
-            auto const words = told(n.of(), bound);
+            auto const words = told(n.of());
             for (std::size_t d = 0; d < wanted.size(); ++d)
                 if (n.numbers[d] != -1)
                     wanted[d] = words && words->size() == wanted.size() ? (*words)[d] : extent();
@@ -242,24 +240,20 @@ CAIRN_DECL extents stored_shapes::wanted_of_operand(const expression& e, capture
     return wanted;
 }
 
-CAIRN_DECL std::optional<extents> stored_shapes::told(const expression& e, captures& bound) const {
+CAIRN_DECL std::optional<extents> stored_shapes::told(const expression& e) const {
     using enum operation;
     auto const& n = e.node();
     switch (n.is) {
-        case stored: {
-            std::string memory;
-            if (auto const like = like_.find(n.name.fill(bound, memory)); like != like_.end())
-                return extents_of(like->second->shape);
+        case stored:
             if (n.numbers.empty()) return std::nullopt;
             return extents_of(n.numbers);
-        }
         case constant: return extents_of(n.numbers);
-        case interleave: return told(in_groups(n), bound);
+        case interleave: return told(in_groups(n));
         case concat: {
             std::optional<extents> all;
             extent length{0, false};
             for (auto const& p : n.parts) {
-                auto const one = told(p, bound);
+                auto const one = told(p);
                 if (!one || one->empty() || (all && one->size() != all->size())) {
                     length = {};
                     continue;
@@ -277,26 +271,22 @@ CAIRN_DECL std::optional<extents> stored_shapes::told(const expression& e, captu
             return all;
         }
         case stack: {
-            auto const before = bound.size();
-            bound.bind(n.capture, "0");
-            auto one = told(n.of(), bound);
-            bound.shrink(before);
+            auto one = told(n.of());
             if (one) {
                 auto const d = about_.dim(e, n.dim, one->size() + 1);
                 one->insert(one->begin() + static_cast<std::ptrdiff_t>(d), extent());
             }
             return one;
         }
-        default: return told_of_operand(e, bound);
+        default: return told_of_operand(e);
     }
 }
 
-CAIRN_DECL std::optional<extents> stored_shapes::told_of_operand(const expression& e,
-                                                                 captures& bound) const {
+CAIRN_DECL std::optional<extents> stored_shapes::told_of_operand(const expression& e) const {
     using enum operation;
     auto const& n = e.node();
     if (n.is == leave_out) return std::nullopt;
-    auto known = told(n.of(), bound);
+    auto known = told(n.of());
     if (n.is == pad || n.is == clip) {
         auto shape = extents_of(n.numbers);
         for (std::size_t d = 0; known && known->size() == shape.size() && d < shape.size(); ++d)

@@ -213,7 +213,9 @@ private:
         if (as_real.ec == std::errc::invalid_argument) return std::nullopt;
         if (as_real.ec != std::errc()) fail(at_, "a number in range");
         at_ += static_cast<std::size_t>(as_real.ptr - begin);
-        if (as_integer.ec == std::errc() && as_integer.ptr == as_real.ptr) return integer;
+        bool const negative_zero = integer == 0 && std::signbit(real);
+        if (as_integer.ec == std::errc() && as_integer.ptr == as_real.ptr && !negative_zero)
+            return integer;
         return real;
     }
 

@@ -30,9 +30,8 @@ namespace cairn::map::detail {
 /// would, and inverts the pieces.
 class stored_builder {
 public:
-    stored_builder(const mapping& m, const state_types& state, const metadata* like, bool all_names)
-        : mapping_(m), state_(state), all_names_(all_names), lines_(m),
-          like_(like != nullptr ? tensors_of(*like) : sources()), shapes_(like_) {}
+    stored_builder(const mapping& m, const state_types& state, bool all_names)
+        : mapping_(m), state_(state), all_names_(all_names), lines_(m) {}
 
     mapped build() && {
         claims_.reserve(state_.size());
@@ -110,7 +109,7 @@ private:
     /// What another name stores is not stored twice.
     void add_tie(claim c) {
         made_.tied.insert(c.name);
-        stored_shapes alone(like_);
+        stored_shapes alone;
         auto const leaves = alone.add(c.name, c.made_of, c.bound, c.type.shape, c.type.type);
         if (leaves.empty()) {  // constants: nothing is stored
             auto inner = c.made_of.node().of();
@@ -268,7 +267,7 @@ private:
                                        const expression& e, captures bound) {
         auto const p = state_.find(param);
         if (p != state_.end() && p->second) {
-            stored_shapes alone(like_);
+            stored_shapes alone;
             std::vector<std::string> names;
             for (auto const* leaf : alone.add(param, e, bound, p->second->shape, p->second->type))
                 names.push_back(*leaf);
@@ -476,8 +475,7 @@ private:
     const state_types& state_;
     bool all_names_;
     lines lines_;
-    sources like_;
-    stored_shapes shapes_;
+    stored_shapes shapes_{};
     std::optional<sources> with_passing_{};
     std::vector<claim> claims_{}, ties_{}, tied_{};
     std::vector<std::pair<std::string, std::string>> tied_values_{};  ///< With stored names.
@@ -490,9 +488,8 @@ private:
     mapped made_{};
 };
 
-CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state, const metadata* like,
-                            bool all_names) {
-    return stored_builder(m, state, like, all_names).build();
+CAIRN_DECL mapped to_stored(const mapping& m, const state_types& state, bool all_names) {
+    return stored_builder(m, state, all_names).build();
 }
 
 }  // namespace cairn::map::detail

@@ -57,7 +57,7 @@ public:
             one->second = map::detail::tensor_type{t->type, t->global_shape};
         }
         // Other ranks may have other names, and the plan for all shows what none has.
-        made_ = to_stored(how, types_, nullptr, ranks == nullptr || ranks->size() == 1);
+        made_ = to_stored(how, types_, ranks == nullptr || ranks->size() == 1);
     }
 
     /// Whether a leaf is stored under its own name, as it is.
