@@ -48,30 +48,22 @@ public:
 
     /// Returns references to the parts held here.
     load_parts erased() {
-        load_parts all{pointer_to<erased_communicator>(ranks_),
-                       has_type<solo, Parts...>,
-                       pointer_to<erased_load_planner>(planner_),
-                       pointer_to<erased_storage_reader>(reader_),
-                       store_in(parts_),
-                       pointer_to<erased_data_plane>(plane_),
+        load_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
+                       reader_.get(),   store_in(parts_),         plane_.get(),
                        sinks_in(parts_)};
         all.names = mapping_in(parts_);
         return all;
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.
-    erased_communicator* ranks() noexcept { return pointer_to<erased_communicator>(ranks_); }
+    erased_communicator* ranks() noexcept { return ranks_.get(); }
 
 private:
     tuple parts_;
-    decltype(ref_to<communicator_part, communicator_ref>(std::declval<tuple&>())) ranks_ =
-        ref_to<communicator_part, communicator_ref>(parts_);
-    decltype(ref_to<load_planner_part, load_planner_ref>(std::declval<tuple&>())) planner_ =
-        ref_to<load_planner_part, load_planner_ref>(parts_);
-    decltype(ref_to<reader_part, storage_reader_ref>(std::declval<tuple&>())) reader_ =
-        ref_to<reader_part, storage_reader_ref>(parts_);
-    decltype(ref_to<data_plane_part, data_plane_ref>(std::declval<tuple&>())) plane_ =
-        ref_to<data_plane_part, data_plane_ref>(parts_);
+    part_ref<communicator_part, communicator_ref, Parts...> ranks_{parts_};
+    part_ref<load_planner_part, load_planner_ref, Parts...> planner_{parts_};
+    part_ref<reader_part, storage_reader_ref, Parts...> reader_{parts_};
+    part_ref<data_plane_part, data_plane_ref, Parts...> plane_{parts_};
 };
 
 }  // namespace cairn::detail

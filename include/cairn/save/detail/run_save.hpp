@@ -64,12 +64,8 @@ public:
 
     /// Returns references to the parts held here.
     save_parts erased() {
-        save_parts all{pointer_to<erased_communicator>(ranks_),
-                       has_type<solo, Parts...>,
-                       pointer_to<erased_save_planner>(planner_),
-                       pointer_to<erased_storage_writer>(writer_),
-                       store_in(parts_),
-                       nullptr,
+        save_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
+                       writer_.get(),   store_in(parts_),         nullptr,
                        sinks_in(parts_)};
         all.plans = plans_in(parts_);
         all.names = mapping_in(parts_);
@@ -77,16 +73,13 @@ public:
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.
-    erased_communicator* ranks() noexcept { return pointer_to<erased_communicator>(ranks_); }
+    erased_communicator* ranks() noexcept { return ranks_.get(); }
 
 private:
     tuple parts_;
-    decltype(ref_to<communicator_part, communicator_ref>(std::declval<tuple&>())) ranks_ =
-        ref_to<communicator_part, communicator_ref>(parts_);
-    decltype(ref_to<save_planner_part, save_planner_ref>(std::declval<tuple&>())) planner_ =
-        ref_to<save_planner_part, save_planner_ref>(parts_);
-    decltype(ref_to<writer_part, storage_writer_ref>(std::declval<tuple&>())) writer_ =
-        ref_to<writer_part, storage_writer_ref>(parts_);
+    part_ref<communicator_part, communicator_ref, Parts...> ranks_{parts_};
+    part_ref<save_planner_part, save_planner_ref, Parts...> planner_{parts_};
+    part_ref<writer_part, storage_writer_ref, Parts...> writer_{parts_};
 };
 
 }  // namespace cairn::detail

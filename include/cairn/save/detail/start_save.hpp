@@ -59,8 +59,7 @@ struct background_save_parts {
     static_assert(count_of<stager_part, Parts...> <= 1, "async_save: two stagers");
 
     given_save_parts<Parts...> given;
-    decltype(ref_to<stager_part, stager_ref>(std::declval<std::tuple<Parts...>&>())) stager =
-        ref_to<stager_part, stager_ref>(given.parts());
+    part_ref<stager_part, stager_ref, Parts...> stager{given.parts()};
     save_parts erased{};
     lane_of<communicator_part, communicator_ref, Parts...> lane{};
 };
@@ -101,7 +100,7 @@ void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
             // Now: stores and sinks are copied; nothing of the caller's is accessed later.
             auto& erased = held->erased = held->given.erased();
             add_default_store(erased);
-            erased.stager = pointer_to<erased_stager>(held->stager);
+            erased.stager = held->stager.get();
             if (more.names) erased.names = more.names;
             // They are compared before this returns: the caller's memory spaces do.
             auto const of_numbers = [&](const flat_state& some) {

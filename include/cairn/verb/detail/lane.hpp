@@ -85,20 +85,8 @@ struct no_lane {
 };
 
 template <class Tag, template <class> class Ref, class... Parts>
-constexpr auto lane_type() {
-    constexpr auto i = index_of<Tag, Parts...>();
-    if constexpr (i < sizeof...(Parts)) {
-        using part = std::tuple_element_t<i, std::tuple<Parts...>>;
-        if constexpr (std::is_lvalue_reference_v<part>)
-            return std::type_identity<lane<std::remove_cvref_t<part>, Ref>>();
-        else
-            return std::type_identity<no_lane>();
-    } else {
-        return std::type_identity<no_lane>();
-    }
-}
-template <class Tag, template <class> class Ref, class... Parts>
-using lane_of = typename decltype(lane_type<Tag, Ref, Parts...>())::type;
+using lane_of = std::conditional_t<std::is_lvalue_reference_v<part_of<Tag, Parts...>>,
+                                   lane<std::remove_cvref_t<part_of<Tag, Parts...>>, Ref>, no_lane>;
 
 /// Opens the lane, if one is needed, and calls `then`: inside this call if none is.
 template <class Tag, class Lane, class... Parts>

@@ -19,15 +19,10 @@ namespace cairn::detail {
 template <class... Parts, class F>
 std::invoke_result_t<F> or_cancel_lent([[maybe_unused]] const std::tuple<Parts...>& parts, F&& f) {
     constexpr std::size_t i = index_of<communicator_part, Parts...>();
-    if constexpr (i < sizeof...(Parts)) {
-        using part = std::tuple_element_t<i, std::tuple<Parts...>>;
-        if constexpr (std::is_lvalue_reference_v<part>)
-            return or_cancel(std::get<i>(parts), std::forward<F>(f));
-        else
-            return or_error(-1, std::forward<F>(f));
-    } else {
-        return or_error(0, std::forward<F>(f));
-    }
+    if constexpr (std::is_lvalue_reference_v<part_of<communicator_part, Parts...>>)
+        return or_cancel(std::get<i>(parts), std::forward<F>(f));
+    else
+        return or_error(i < sizeof...(Parts) ? -1 : 0, std::forward<F>(f));
 }
 
 }  // namespace cairn::detail

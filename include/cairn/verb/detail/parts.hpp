@@ -84,6 +84,10 @@ constexpr std::size_t index_of() {
     return found;
 }
 
+/// The type of the part of a kind, as it was passed; void if there is none.
+template <class Tag, class... Parts>
+using part_of = std::tuple_element_t<index_of<Tag, Parts...>(), std::tuple<Parts..., void>>;
+
 /// Whether a part may be used concurrently with the caller's own work.
 template <class Part>
 constexpr bool in_background() {
@@ -112,29 +116,27 @@ Ref* own_part(std::shared_ptr<void>& owner, Part part) {
     return ref;
 }
 
-/// Stands for a missing part.
-struct no_part {};
-
-/// Returns the erased form of the part of a kind, or `no_part`.
+/// The erased form of the part of a kind, for the verb's untyped implementation.
 /// @tparam Ref  `communicator_ref` or another of its kind.
 template <class Tag, template <class> class Ref, class... Parts>
-auto ref_to(std::tuple<Parts...>& parts) {
-    constexpr auto i = index_of<Tag, Parts...>();
-    if constexpr (i < sizeof...(Parts))
-        return Ref<std::remove_cvref_t<std::tuple_element_t<i, std::tuple<Parts...>>>>(
-            std::get<i>(parts));
-    else
-        return no_part();
-}
-/// Returns the pointer that the verb's untyped implementation takes; null for `no_part`.
-template <class Erased>
-Erased* pointer_to(Erased& ref) noexcept {
-    return std::addressof(ref);
-}
-template <class Erased>
-Erased* pointer_to(no_part&) noexcept {
-    return nullptr;
-}
+class part_ref {
+public:
+    /// @param parts  Outlive this.
+    explicit part_ref(std::tuple<Parts...>& parts)
+        : ref_(std::get<index_of<Tag, Parts...>()>(parts)) {}
+    auto* get() noexcept { return std::addressof(ref_); }
+
+private:
+    Ref<std::remove_cvref_t<part_of<Tag, Parts...>>> ref_;
+};
+/// There is no such part.
+template <class Tag, template <class> class Ref, class... Parts>
+    requires(count_of<Tag, Parts...> == 0)
+class part_ref<Tag, Ref, Parts...> {
+public:
+    explicit part_ref(std::tuple<Parts...>&) {}
+    static std::nullptr_t get() noexcept { return nullptr; }
+};
 
 /// Whether a part stays the caller's after an asynchronous verb has begun: an lvalue, unless the
 /// verb keeps a copy (memory spaces, sinks, mappings, and stores whose copies share the place), or
