@@ -125,30 +125,14 @@ private:
     /// Results come in the order of items, about.
     static constexpr std::size_t ahead = 16;
 
-    /// Numbers one rank's files, each when its first chunk is placed.
-    class file_numbers {
-    public:
-        file_numbers(file_names& names, const results_reader& r)
-            : names_(names), files_(r.files()), numbers_(files_.size(), chunk_list::row::no_file) {}
-        std::uint32_t operator[](std::size_t file) {
-            auto& n = numbers_[file];
-            if (n == chunk_list::row::no_file && !files_[file].empty())
-                n = names_.add(files_[file]);
-            return n;
-        }
-
-    private:
-        file_names& names_;
-        const std::vector<std::string>& files_;
-        std::vector<std::uint32_t> numbers_;
-    };
-
     /// @param items     How many the rank has carried out.
     /// @param place_of  Returns the column and the chunk of the n-th of them.
     template <class F>
     void place_each(std::span<const std::byte> results, int rank, std::size_t items, F&& place_of) {
         results_reader r(results);
-        file_numbers files(*files_, r);
+        std::vector<std::uint32_t> numbers;  // of the rank's files
+        for (auto const& f : r.files())
+            numbers.push_back(f.empty() ? chunk_list::row::no_file : files_->add(f));
         while (r.left() != 0) {
             auto const n = r.next_item();
             if (n >= items)
@@ -159,7 +143,7 @@ private:
                 std::get<value_metadata>(*c->entry).at =
                     get_within_file(r.location(), r.files()[file]);
             else
-                locate(*c, chunk, r, file, files[file]);
+                locate(*c, chunk, r, file, numbers[file]);
         }
         for (auto& [name, size] : r.file_sizes()) meta_.file_sizes.emplace(name, size);
         for (auto& w : r.warnings())
