@@ -63,7 +63,7 @@ private:
         if (auto const* o = meta_.value(item.fqn))
             return to.load_value(item, from_->find(id_, o->at.file)->object);
         auto const* t = meta_.tensor(item.fqn);
-        auto const& c = t->chunks.at(item.chunk);
+        auto const& c = t->chunks[item.chunk];
         auto const stored = from_->find(id_, c.at.file);
         const_tensor_view part(t->type, c.region.shape, stored->bytes.data());
         for (std::size_t d = 0; d < item.shape.size(); ++d)

@@ -58,7 +58,8 @@ public:
     void operator()(cairn::chunk_list& chunks) {
         std::vector<cairn::chunk> all(chunks.begin(), chunks.end());
         (*this)(all);
-        chunks = cairn::chunk_list(all);
+        chunks = {};
+        for (auto const& c : all) chunks.push_back(c);
     }
     void operator()(cairn::index_vector& numbers) {
         std::vector<std::int64_t> all(numbers.begin(), numbers.end());

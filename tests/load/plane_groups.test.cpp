@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(each_plane_reads_what_its_ranks_want) {
                     for (auto const& [fqn, entry] : meta.entries) {
                         auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
                         if (t == nullptr || fqn == "s") continue;
-                        auto const& at = t->chunks.at(0).at;
+                        auto const& at = t->chunks[0].at;
                         auto const r = store.reads(at.file, at.offset + at.layout->payload_offset,
                                                    at.layout->payload_length);
                         auto const planes = fqn == "tied_2" ? 0

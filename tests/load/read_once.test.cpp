@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(storage_gives_each_byte_once) {
         for (auto const& [fqn, entry] : meta.entries) {
             auto const* t = std::get_if<cairn::tensor_metadata>(&entry);
             if (t == nullptr) continue;
-            auto const& at = t->chunks.at(0).at;
+            auto const& at = t->chunks[0].at;
             check(fqn, store.reads(at.file, at.offset + at.layout->payload_offset,
                                    at.layout->payload_length));
         }

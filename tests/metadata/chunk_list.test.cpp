@@ -69,18 +69,22 @@ private:
     std::mt19937 random_;
 };
 
+chunk_list list_of(const sequence& all) {
+    chunk_list list;
+    for (auto const& c : all) list.push_back(c);
+    return list;
+}
 bool same(const chunk_list& list, const sequence& all) {
     if (list.size() != all.size() || list.empty() != all.empty()) return false;
     for (std::size_t i = 0; i < all.size(); ++i) {
         auto const& c = all[i];
-        if (list[i] != c || list.at(i) != c || list.region(i) != c.region ||
-            list.location(i) != c.at || list.file(i) != c.at.file ||
-            cairn::index_vector(list.offsets(i)) != c.region.offsets ||
+        if (list[i] != c || list.region(i) != c.region || list.location(i) != c.at ||
+            list.file(i) != c.at.file || cairn::index_vector(list.offsets(i)) != c.region.offsets ||
             cairn::index_vector(list.lengths(i)) != c.region.shape ||
             list.row_of(i).offset != c.at.offset || list.row_of(i).length != c.at.length)
             return false;
     }
-    return sequence(list.begin(), list.end()) == all && list == chunk_list(all);
+    return sequence(list.begin(), list.end()) == all && list == list_of(all);
 }
 
 }  // namespace
@@ -198,7 +202,7 @@ BOOST_AUTO_TEST_CASE(a_list_is_as_before_where_there_is_no_memory_for_another_ch
     sequence all;
     // @return whether an allocation of `f(list)` failed; the list is then as before, and works
     auto const survives = [&](std::uint64_t nth, auto f) {
-        chunk_list list(all);  // which has its names alone
+        chunk_list list = list_of(all);  // which has its names alone
         bool failed = false;
         {
             support::failing_allocation const fails(support::failing_allocation::of::this_thread,

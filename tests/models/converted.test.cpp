@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(one_counter_serves_all_parameters) {
     reader.reset("c");
     auto const meta = reader.read_metadata();
     auto const at = [&](const char* fqn) {
-        return std::get<cairn::tensor_metadata>(meta.entries.at(fqn)).chunks.at(0).at;
+        return std::get<cairn::tensor_metadata>(meta.entries.at(fqn)).chunks[0].at;
     };
     BOOST_TEST(at("optim.state.a.step").offset == at("optim.state.b.step").offset);  // stored once
     {

@@ -32,7 +32,7 @@ using cairn::state_dict;
 namespace {
 
 cairn::chunk only_chunk(const cairn::metadata& m, const char* fqn) {
-    return std::get<cairn::tensor_metadata>(m.entries.at(fqn)).chunks.at(0);
+    return std::get<cairn::tensor_metadata>(m.entries.at(fqn)).chunks[0];
 }
 cairn::metadata metadata_of(cairn::memory_store& store) {
     cairn::torch_reader reader(store);

@@ -135,7 +135,7 @@ std::string compare(const std::vector<save_plan>& local, bool lowest = false) {
             if (items[k].kind == item_kind::value) continue;
             auto const* t = found->meta.tensor(fqn);
             BOOST_TEST_REQUIRE(t != nullptr);
-            BOOST_TEST((t->chunks.at(chunk).region == items[k].region));
+            BOOST_TEST((t->chunks[chunk].region == items[k].region));
         }
     }
     // Replicas, all of them, and only these, share a number.

@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(results_find_their_items_whether_ranks_have_changed_their_p
                         if (items[k].kind == cairn::item_kind::value)
                             as_reported = as_reported && m.value(items[k].fqn)->at == at;
                         else
-                            as_reported = as_reported && m.tensor(items[k].fqn)->chunks.at(r) ==
+                            as_reported = as_reported && m.tensor(items[k].fqn)->chunks[r] ==
                                                              cairn::chunk{items[k].region, at};
                     }
                 }

@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(damage_is_found_in_any_part) {
     auto const meta = cairn::torch_reader(at).read_metadata();
     for (std::size_t i = 0; i < tensors; ++i) {
         auto const name = "t" + std::to_string(i);
-        auto const& where = meta.tensor(name)->chunks.front().at;
+        auto const& where = meta.tensor(name)->chunks[0].at;
         auto bytes = whole;
         bytes[static_cast<std::size_t>(where.offset + where.layout->payload_offset) + 4 * i] ^=
             std::byte{1};

@@ -62,9 +62,6 @@ public:
     chunk_list(std::initializer_list<chunk> all) {
         for (auto const& c : all) push_back(c);
     }
-    explicit chunk_list(const std::vector<chunk>& all) {
-        for (auto const& c : all) push_back(c);
-    }
     /// Constructs a list whose chunks are appended by @ref add.
     /// @param names  Shared with other lists, as those of one metadata's tensors do: each name is
     ///               then kept once. May be null.
@@ -82,9 +79,6 @@ public:
 
     /// @pre `i < size()`, here and below
     CAIRN_DECL chunk operator[](std::size_t i) const;
-    /// @throws std::out_of_range
-    CAIRN_DECL chunk at(std::size_t i) const;
-    chunk front() const { return (*this)[0]; }
     chunk back() const { return (*this)[size() - 1]; }
     const_iterator begin() const noexcept;
     const_iterator end() const noexcept;

@@ -7,7 +7,6 @@
 #include <cairn/metadata/file_names.hpp>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace cairn {
 
@@ -50,10 +49,6 @@ CAIRN_DECL storage_location chunk_list::location(std::size_t i) const {
 }
 CAIRN_DECL chunk chunk_list::operator[](std::size_t i) const {
     return {region(i), location(i)};
-}
-CAIRN_DECL chunk chunk_list::at(std::size_t i) const {
-    if (i >= size()) throw std::out_of_range("chunk_list::at");
-    return (*this)[i];
 }
 
 /// Makes the names this list's own: other lists, and copies of this one, do not see names that are
