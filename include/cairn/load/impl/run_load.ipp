@@ -24,19 +24,6 @@ CAIRN_DECL void add_default_store(load_parts& parts) {
     if (parts.reader == nullptr && !parts.store) parts.store.emplace(file_store());
 }
 
-/// Lets the load see the checkpoint as its mapping shows it.
-inline void map_names(load_parts& parts) {
-    struct kept {
-        kept(std::shared_ptr<void> b, erased_storage_reader& of, mapping how)
-            : before(std::move(b)), reader(of, std::move(how)) {}
-        std::shared_ptr<void> before;
-        mapped_reader reader;
-    };
-    auto k = std::make_shared<kept>(std::move(parts.owner), *parts.reader, *parts.names);
-    parts.reader = &k->reader;
-    parts.owner = std::move(k);
-}
-
 CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options) {
     if (parts.ranks == nullptr)
         parts.ranks = own_part<communicator_ref<solo>>(parts.owner, omitted_communicator());
@@ -52,7 +39,8 @@ CAIRN_DECL void add_default_parts(load_parts& parts, const load_options& options
             parts.reader = own_part<storage_reader_ref<checkpoint_reader>>(
                 parts.owner, checkpoint_reader(std::move(*parts.store), options.storage));
     }
-    if (parts.names) map_names(parts);
+    if (parts.names)  // the load sees the checkpoint as its mapping shows it
+        parts.reader = own<mapped_reader>(parts.owner, *parts.reader, *parts.names);
 }
 
 CAIRN_DECL load_report run_load(flattened_or_error& flat, const checkpoint_id& id,

@@ -99,21 +99,25 @@ constexpr bool in_background() {
 template <class... Parts>
 inline constexpr bool all_in_background = (true && ... && in_background<Parts>());
 
-/// Makes a part that the caller did not pass, and its erased form; `owner` keeps both, after what
-/// it kept before.
+/// Makes an object that `owner` keeps, besides what it kept before, which the object may refer to.
+template <class T, class... Args>
+T* own(std::shared_ptr<void>& owner, Args&&... args) {
+    struct kept {
+        kept(std::shared_ptr<void> b, Args&&... a)
+            : before(std::move(b)), object(std::forward<Args>(a)...) {}
+        std::shared_ptr<void> before;
+        T object;
+    };
+    auto k = std::make_shared<kept>(std::move(owner), std::forward<Args>(args)...);
+    auto* const object = std::addressof(k->object);
+    owner = std::move(k);
+    return object;
+}
+/// Makes a part that the caller did not pass, and its erased form; `owner` keeps both.
 /// @tparam Ref  `communicator_ref<…>` or another of its kind.
 template <class Ref, class Part>
 Ref* own_part(std::shared_ptr<void>& owner, Part part) {
-    struct kept {
-        kept(std::shared_ptr<void> b, Part p) : before(std::move(b)), part(std::move(p)) {}
-        std::shared_ptr<void> before;
-        Part part;
-        Ref ref{part};
-    };
-    auto k = std::make_shared<kept>(std::move(owner), std::move(part));
-    auto* const ref = &k->ref;
-    owner = std::move(k);
-    return ref;
+    return own<Ref>(owner, *own<Part>(owner, std::move(part)));
 }
 
 /// The erased form of the part of a kind, for the verb's untyped implementation.
