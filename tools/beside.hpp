@@ -133,7 +133,7 @@ public:
     }
     /// Adds those that a directory of safetensors files gets, in pieces. Where they must be in
     /// memory together, one that has no room any more is not copied. What can no longer be read of
-    /// one, e.g. because it has become shorter, is zeros.
+    /// one, e.g. because it has become shorter, is zeros until `finish` removes the copy.
     void add_to(const cairn::file_adder& put) {
         auto room = is_url(to_) ? cairn::file_adder::most_in_memory : UINT64_MAX;
         for (auto const& name : names_) {
@@ -164,13 +164,18 @@ public:
                     } catch (const std::exception& e) {
                         std::fill(into.begin(), into.end(), std::byte{0});
                         failed_.emplace(name, e.what());
+                        if (!is_url(to_)) cut_short_.insert(name);
                     }
                 });
         }
     }
-    /// Gives the files that `add_to` has added the permissions that those had of which they are
-    /// copies; one that replaces another has those of that one.
+    /// Removes copies of what `add_to` could not read, and gives the others the permissions that
+    /// those had of which they are copies; one that replaces another has those of that one.
     void finish() const {
+        for (auto const& name : cut_short_) {
+            std::error_code ignored;
+            std::filesystem::remove(std::filesystem::path(to_) / name, ignored);
+        }
         for (auto const& [name, mode] : modes_) {
             std::error_code ignored;  // a file system without permissions
             permissions(
@@ -261,8 +266,13 @@ private:
         std::erase_if(names_, [this](auto const& name) { return !changes(name); });
         not_copied_.clear();
         unused_.clear();
-        if (dequantised_ && !from_.tag(quantised_name).text.empty())
-            failed_.emplace(quantised_name, "it says that weights are quantised: remove it");
+        if (!dequantised_) return;
+        try {
+            if (!from_.tag(quantised_name).text.empty())
+                failed_.emplace(quantised_name, "it says that weights are quantised: remove it");
+        } catch (const std::exception& e) {
+            failed_.emplace(quantised_name, e.what());
+        }
     }
     void for_each_file(const cairn::metadata& m) {
         for (auto const& [fqn, entry] : m.entries) {
@@ -392,6 +402,7 @@ private:
     std::set<std::string> mine_{};
     std::vector<std::string> names_{}, not_copied_{}, unused_{};
     std::map<std::string, std::string> failed_{};
+    std::set<std::string> cut_short_{};  ///< Copies in an export that are not what they were.
     std::map<std::string, std::filesystem::perms> modes_{};
     std::filesystem::path target_{};  ///< Of the copies; where it is no directory:
     std::optional<cairn::any_store> objects_{};

@@ -27,6 +27,16 @@ void open_standard_streams(bool may_be_closed) {
             (void)::open("/dev/null", fd == 1 && !may_be_closed ? O_RDONLY : O_RDWR);
 }
 
+/// Returns where the arguments of the program begin that `cairn launch` starts.
+char** end_of_launch(char** end, char** at) {
+    for (; at < end && (*at)[0] == '-'; ++at) {
+        std::string_view const a = *at;
+        if (a == "--") return at + 2;
+        if (a == "-n" || a == "--ranks" || a == "--grace") ++at;
+    }
+    return at + 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -181,8 +191,7 @@ int main(int argc, char** argv) {
     start->add_option("PROGRAM", program, "the program and its arguments, after --")->required();
     // Its arguments are not for CLI11, which would take those in brackets apart.
     std::ptrdiff_t own = argc;
-    if (launches)
-        own = std::min(own, std::find(argv, argv + argc, std::string_view("--")) - argv + 2);
+    if (launches) own = std::min(own, end_of_launch(argv + argc, argv + 2) - argv);
 
     // CLI11 would only report that a subcommand is required.
     auto const known = [&](const std::string& name) {

@@ -102,6 +102,10 @@ target target_of(const conversion& c) {
     if (c.format == "dcp") return target::dcp;
     if (c.format == "safetensors" || (c.format.empty() && ends(".safetensors")))
         return target::safetensors;
+    // Lightning's checkpoints of DCP are such directories.
+    std::error_code ignored;
+    if (c.format.empty() && ends(".ckpt") && std::filesystem::is_directory(c.to, ignored))
+        return target::dcp;
     bool const named = ends(".pt") || ends(".pth") || ends(".bin") || ends(".ckpt");
     if (c.format == "torch" && !named)
         throw cairn::error(cairn::errc::invalid_argument,

@@ -86,12 +86,13 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
     return detail::with_token_last(
         [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
             // Making the token's handler, and moving the parts, may fail.
-            return detail::or_cancel_lent(
-                std::forward_as_tuple(std::forward<Parts>(parts)...), [&] {
+            return detail::or_cancel_before(
+                std::forward_as_tuple(std::forward<Parts>(parts)...), [&](auto const& begun) {
                     return boost::asio::async_initiate<Token,
                                                        void(std::exception_ptr, pending_save)>(
-                        [](auto handler, State* of, const checkpoint_id& to, save_options how,
-                           std::tuple<Parts...> given) {
+                        [begun](auto handler, State* of, const checkpoint_id& to, save_options how,
+                                std::tuple<Parts...> given) {
+                            *begun = true;
                             auto flat = detail::or_cancel_lent(given, [&] {
                                 auto made = std::make_shared<detail::flattened_or_error>(*of);
                                 made->freeze_values();

@@ -118,19 +118,6 @@ BOOST_AUTO_TEST_CASE(an_item_that_is_read_in_pieces_is_said_once) {
     BOOST_TEST(std::count_if(r.unverified.begin(), r.unverified.end(), said) == 1);
 }
 
-/// Files of two saves can be there at the same time, e.g. of a mirror that removes nothing.
-BOOST_AUTO_TEST_CASE(ranks_that_find_two_saves_at_the_source_convert_neither) {
-    std::vector<float> w(64);
-    cairn::memory_store one, two, to;
-    for (auto* s : {&one, &two})
-        (void)cairn::save(cairn::state_dict{{"w", w}}, "c", cairn::solo(), *s);
-    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
-        BOOST_CHECK_EXCEPTION((void)cairn::convert({me.rank() == 0 ? one : two, "c"}, "d", me, to),
-                              cairn::error, is(cairn::errc::concurrent_save));
-    });
-    BOOST_TEST(to.at("d").list().empty());
-}
-
 BOOST_AUTO_TEST_CASE(quantised_weights_become_what_they_stand_for_on_request) {
     support::scratch s;
     auto const from = (golden / "formats/hf/quantised_blocks").string();

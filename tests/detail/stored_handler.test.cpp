@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <future>
 #include <memory>
 #include <new>
 #include <thread>
@@ -150,6 +151,19 @@ void check_told(asio::io_context& save, asio::io_context& io, history& h,
 }
 
 }  // namespace
+
+/// A handler without a context is the only owner of what a pass refers to.
+BOOST_AUTO_TEST_CASE(a_pass_may_outlive_the_handler_that_it_was_taken_from) {
+    std::promise<int> called;
+    cairn::detail::stored_handler<int> h([&](int n) { called.set_value(n); });
+    {
+        auto const in = h.pass();
+        BOOST_TEST_REQUIRE(static_cast<bool>(in));
+        h.complete(in, 7);
+        BOOST_TEST(!h);
+    }
+    BOOST_TEST(called.get_future().get() == 7);
+}
 
 BOOST_AUTO_TEST_CASE(a_handler_that_cannot_be_posted_is_never_called_empty) {
     using stored = cairn::detail::stored_handler<std::exception_ptr, int>;

@@ -25,6 +25,27 @@
 #include <utility>
 #include <vector>
 
+namespace {
+
+/// A token that waits for the end in the call, as that of a stackful coroutine does.
+struct waiting {};
+
+}  // namespace
+
+template <>
+struct boost::asio::async_result<waiting, void(std::exception_ptr, cairn::pending_save)> {
+    template <class Init, class... Given>
+    static cairn::pending_save initiate(Init&& init, waiting, Given&&... given) {
+        std::promise<cairn::pending_save> p;
+        std::forward<Init>(init)(
+            [&](std::exception_ptr e, cairn::pending_save s) {
+                e ? p.set_exception(std::move(e)) : p.set_value(std::move(s));
+            },
+            std::forward<Given>(given)...);
+        return p.get_future().get();
+    }
+};
+
 BOOST_AUTO_TEST_SUITE(pending_save)
 
 using namespace background_ranks;
@@ -287,6 +308,28 @@ BOOST_AUTO_TEST_CASE(a_result_is_taken_once) {
     BOOST_TEST(report.get().bytes_written > 0u);
     BOOST_TEST(!next);
     BOOST_CHECK_THROW(next.wait(), cairn::error);
+}
+
+/// The others know of the failure already: the group is not cancelled for it.
+BOOST_AUTO_TEST_CASE(a_failure_that_a_token_throws_leaves_the_group_as_it_was) {
+    cairn::memory_store base;
+    std::vector<float> v(8);
+    cairn::state_dict sd{{"w", v}};
+    cairn::save_options once;
+    once.storage.overwrite = false;
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        for (int k = 0; k < 2; ++k) {
+            try {
+                auto p = cairn::async_save(sd, "c", once, me, base, waiting());
+                BOOST_TEST(k == 0);
+                (void)p.wait();
+            } catch (const cairn::error& e) {
+                BOOST_TEST(k == 1);
+                BOOST_TEST((e.code() == make_error_code(cairn::errc::already_exists)));
+            }
+        }
+        BOOST_CHECK_NO_THROW((void)cairn::save(sd, "c", me, base));
+    });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

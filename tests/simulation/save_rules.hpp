@@ -137,7 +137,8 @@ public:
         // that, or have come too late.
         bool const is_replaced =
             e.code() == make_error_code(cairn::errc::concurrent_save) && standing_.id != s.id;
-        require(s.published < 0 || is_replaced, who + ": a failure, but it was published: " + e.text());
+        require(s.published < 0 || is_replaced,
+                who + ": a failure, but it was published: " + e.text());
     }
     /// After a crash of the server.
     virtual void crashed() {

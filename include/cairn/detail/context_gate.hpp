@@ -35,6 +35,8 @@ public:
     class pass {
     public:
         CAIRN_DECL explicit pass(context_gate& gate);
+        /// Keeps the gate, too: it may have no other owner than what is about to end.
+        explicit pass(std::shared_ptr<context_gate> gate) : pass(*gate) { own_ = std::move(gate); }
         pass(pass&&) = delete;
         CAIRN_DECL ~pass();
         explicit operator bool() const noexcept { return of_ != nullptr; }
@@ -47,6 +49,7 @@ public:
         }
         context_gate* of_ = nullptr;
         pass* outer_ = nullptr;  ///< Of this thread.
+        std::shared_ptr<context_gate> own_{};
     };
 
     /// Adds an object. One that is added after the end is destroyed at once.
@@ -78,13 +81,17 @@ public:
     ~kept_by_context() { gate_->remove(at_); }
 
     /// Keeps the context from ending; false if it has ended.
-    context_gate::pass pass() { return context_gate::pass(*gate_); }
+    context_gate::pass pass() { return context_gate::pass(gate_); }
+    /// @param in  What `pass` has returned, and true: the context does not end while it lives.
+    T& get([[maybe_unused]] const context_gate::pass& in) {
+        return static_cast<kept&>(**at_).value;
+    }
     /// Calls `f(T&)` and returns true, unless the context has ended; meanwhile it does not end.
     template <class F>
     bool with(F&& f) {
         context_gate::pass const in(*gate_);
         if (!in) return false;
-        std::forward<F>(f)(static_cast<kept&>(**at_).value);
+        std::forward<F>(f)(get(in));
         return true;
     }
 

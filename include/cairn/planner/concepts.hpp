@@ -116,10 +116,12 @@ concept JoiningSavePlanner = SavePlanner<P> && requires(P& p) {
 /// the window is filled. These two may be called from several threads at once, for different items;
 /// `load_value` from one; `finish_load` when all items of this rank are in place: it returns how
 /// state and checkpoint differ (the verb fills in phases, `unverified` and `read_once`), and an
-/// exception from it fails the load. Nothing of the user's is modified before `resolve_tensor` or
-/// `load_value`, and neither is called before all ranks have agreed on their plans; see also @ref
-/// CheckingLoadPlanner. If a load has a `DataPlane`, some items' bytes come from another rank, and
-/// windows that this rank has read for others are committed once it no longer needs them.
+/// exception from it fails the load. It is not the end: the load may begin again with
+/// `set_up_load`, because another rank has failed or a file was replaced. Nothing of the user's is
+/// modified before `resolve_tensor` or `load_value`, and neither is called before all ranks have
+/// agreed on their plans; see also @ref CheckingLoadPlanner. If a load has a `DataPlane`, some
+/// items' bytes come from another rank, and windows that this rank has read for others are
+/// committed once it no longer needs them.
 ///
 /// **Models**: `default_planner`. **Archetype**: `archetype::load_planner`. **Conformance**:
 /// `cairn/testing/planner.hpp`.

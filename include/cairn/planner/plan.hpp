@@ -60,6 +60,8 @@ struct save_plan {
     /// coordinator has them, in the first plan.
     std::set<key_path> text_keys{};
     std::string storage_data{};
+    /// For the SavePlanner's own use: of its local step, for its global one.
+    std::string planner_data{};
     friend bool operator==(const save_plan&, const save_plan&) = default;
 };
 

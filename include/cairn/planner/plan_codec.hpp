@@ -16,7 +16,7 @@ namespace cairn {
 
 namespace detail {
 
-inline constexpr std::uint8_t plan_version = 5;
+inline constexpr std::uint8_t plan_version = 6;
 
 inline item_kind get_kind(wire_reader& r) {
     auto const k = r.u8();
@@ -63,6 +63,7 @@ inline std::vector<std::byte> encode_save_plan(const save_plan& p) {
         detail::put(w, steps);
     }
     w.string(p.storage_data);
+    w.string(p.planner_data);
     return w.take();
 }
 
@@ -96,6 +97,7 @@ inline save_plan decode_save_plan(std::span<const std::byte> b) {
         p.paths.emplace_back(std::move(fqn), detail::get_path(r));
     }
     p.storage_data = r.string();
+    p.planner_data = r.string();
     detail::end(r);
     return p;
 }

@@ -352,8 +352,8 @@ concept DividingReader = StorageReader<R> && requires(R& r) {
 };
 
 /// A StorageReader that notices whether files were replaced since it read the metadata, although
-/// the metadata has no save id. A load in which each rank has read its files without an error then
-/// does not consist of two saves.
+/// the metadata has no save id. A load that succeeds then has read what was there at that moment,
+/// if all ranks see the same files.
 ///
 /// | Expression            | Who         | Type   |
 /// |-----------------------|-------------|--------|
@@ -361,9 +361,10 @@ concept DividingReader = StorageReader<R> && requires(R& r) {
 ///
 /// **Semantics**: called when all ranks have read everything, if `save_id` is empty. Throws
 /// errc::concurrent_save if a data file is another one than when `read_metadata` returned; the load
-/// then begins again, as after a failure of such a file. Files that are gone do not count.
+/// then begins again, as after a failure of such a file. Files that are gone, or cannot be looked
+/// at, do not count. `meta` is still there.
 ///
-/// **Models**: `torch_reader`, `checkpoint_reader`. **Archetype**: `archetype::versioned_reader`.
+/// **Models**: all of cairn's. **Archetype**: `archetype::versioned_reader`.
 template <class R>
 concept VersionedReader = StorageReader<R> && requires(R& r) {
     { r.check_unchanged() } -> std::same_as<void>;

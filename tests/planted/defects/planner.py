@@ -10,8 +10,8 @@ LOAD_OP = "load/impl/load_op.ipp"
 
 DEFECTS = [
     Defect("value-without-a-name", "planner/detail/naming.hpp",
-           "if (where.fqn.empty()) where.fqn = fqn;",
-           "if (where.fqn.empty() && !PLANTED) where.fqn = fqn;",
+           "if (failure.where.fqn.empty()) failure.where.fqn = fqn;",
+           "if (failure.where.fqn.empty() && !PLANTED) failure.where.fqn = fqn;",
            by="save:value_names", wrong="an error does not say which value cannot be saved"),
     Defect("conflicting-kinds-accepted", TABLE,
            "if (first.is_value != h.is_value)", "if (first.is_value != h.is_value && !PLANTED)",

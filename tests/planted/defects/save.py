@@ -100,7 +100,7 @@ DEFECTS = [
            "if (settled_ || (waiting_ && (PLANTED || waiting_.pass())))",
            by="save:ended_context", wrong="the last save of a program cannot be waited for"),
     Defect("error-given-to-an-ended-handler", HANDLE,
-           "if (!in && e)", "if (!in && e && !PLANTED)",
+           "if (e) report_unclaimed(", "if (e && !PLANTED) report_unclaimed(",
            by="save:ended_context", wrong="nobody learns that a save was never staged"),
     Defect("results-taken-twice", HANDLE,
            "check_unsettled(); settled_ = true;", "check_unsettled(); settled_ = !PLANTED;",

@@ -25,7 +25,7 @@ DEFECTS = [
            "if (is_one_place(place_, to_) && !PLANTED) keep_all();",
            by="tools odd_content", wrong="what a log got during a conversion in place is lost"),
     Defect("stale-configuration-unsaid", "tools/beside.hpp",
-           "if (dequantised_ && !from_.tag(", "if (dequantised_ && !PLANTED && !from_.tag(",
+           "if (!from_.tag(quantised_name)", "if (!PLANTED && !from_.tag(quantised_name)",
            by="tools", wrong="hf_quant_config.json describes weights that are gone"),
     Defect("targets-below-are-other-checkpoints", "tools/beside.hpp",
            "is_one_place(place_ + '/' + name, to_))",

@@ -175,7 +175,7 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     }
     for (auto const& path : m.paths)
         if (options_.converts(path.first)) plan.paths.push_back(path);
-    plan.storage_data = what_was_read();
+    plan.planner_data = what_was_read();
     return plan;
 }
 
@@ -210,7 +210,7 @@ CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::creat
     std::vector<save_plan> all) {
     auto const here = what_was_read();
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        auto const read = std::exchange(all[rank].storage_data, {});
+        auto const read = std::exchange(all[rank].planner_data, {});
         if (read == here) continue;
         throw error(
             errc::concurrent_save,

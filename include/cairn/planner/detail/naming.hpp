@@ -19,12 +19,10 @@ decltype(auto) naming(const std::string& fqn, F&& f) {
         return f();
     } catch (const std::bad_alloc&) {
         throw;
-    } catch (const error& e) {
-        auto where = e.context();
-        if (where.fqn.empty()) where.fqn = fqn;
-        throw error(e.code(), std::move(where));
-    } catch (...) {  // from the user's value_traits
-        throw error(errc::rank_failed, {.fqn = fqn, .found = text_of(std::current_exception())});
+    } catch (...) {  // of any type, from the user's value_traits
+        auto failure = failure_from(std::current_exception(), -1);
+        if (failure.where.fqn.empty()) failure.where.fqn = fqn;
+        throw error(failure.code, std::move(failure.where));
     }
 }
 

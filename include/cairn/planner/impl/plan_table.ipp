@@ -168,6 +168,7 @@ CAIRN_DECL void plan_table::add_paths(std::span<const std::byte> tail) {
         last_paths_[k] = tail.subspan(at, r.position() - at);
     }
     (void)r.bytes();  // storage_data
+    (void)r.bytes();  // planner_data
     end(r);
     last_tail_ = tail;
 }

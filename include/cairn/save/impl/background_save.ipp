@@ -45,8 +45,8 @@ CAIRN_DECL void background_save::fail(staged_handler handler,
                                       const std::exception_ptr& e) const noexcept {
     try {
         auto const in = handler.pass();
-        if (!in && e) return report_unclaimed(options_.on_unclaimed_error, e);
-        handler.complete(e, nullptr);
+        if (in) return handler.complete(in, e, nullptr);
+        if (e) report_unclaimed(options_.on_unclaimed_error, e);
     } catch (...) {  // e.g. no memory to call it; the thread must not end for that
         report_unclaimed(options_.on_unclaimed_error, e ? e : std::current_exception());
     }
@@ -143,7 +143,7 @@ CAIRN_DECL void background_save::deliver(std::unique_lock<std::mutex>& lock) {
     auto failure = std::move(failure_);
     auto report = std::move(report_);
     lock.unlock();
-    handler.complete(std::move(failure), std::move(report));
+    handler.complete(in, std::move(failure), std::move(report));
 }
 
 CAIRN_DECL bool background_save::ended() const {
@@ -187,10 +187,11 @@ CAIRN_DECL void background_save::async_wait(durable_handler handler) {
     }
     waiting_ = std::move(handler);
     if (auto slot = waiting_.slot(); slot.is_connected())
-        slot.assign([weak = weak_from_this()](boost::asio::cancellation_type) {
+        slot.assign([weak = weak_from_this(), n = ++waits_](boost::asio::cancellation_type) {
             auto const self = weak.lock();
             if (!self || !self->home_.is_this()) return;
             std::unique_lock held(self->m_);
+            if (self->waits_ != n) return;  // of a wait that has ended with its context
             auto h = std::move(self->waiting_);
             held.unlock();
             auto const code =

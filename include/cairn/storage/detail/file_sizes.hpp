@@ -35,7 +35,8 @@ std::vector<object_info> list_if_it_can(Store& store) {
 /// Otherwise the metadata's size is kept, so that a file of a different size is reported when it is
 /// read.
 /// @param index  Its name in the store.
-/// @param newer  Gets the name of a data file that was changed after `index`, if there is one.
+/// @param newer  Gets the name of a data file that was changed after `index`, if others were not;
+///               a copy in the order of the names makes all newer. Empty: there is none.
 /// @return whether no file is missing or that short
 template <ObjectStore Store>
 bool note_file_sizes(Store& store, metadata& m, std::string_view index, std::string& newer) {
@@ -45,13 +46,19 @@ bool note_file_sizes(Store& store, metadata& m, std::string_view index, std::str
     std::int64_t written = 0;
     for (auto const& info : listed)
         if (info.name == index) written = info.modified;
+    constexpr std::int64_t much = 2'000'000'000;  // nanoseconds: not the order of a quick copy
+    bool has_older = false;
     newer.clear();
     for (auto const& info : listed) {
         auto const it = found.find(info.name);
         if (it == found.end()) continue;
         it->second = info.size;
-        if (written != 0 && info.modified > written) newer = info.name;
+        if (written != 0 && info.modified - written > much)
+            newer = info.name;
+        else
+            has_older = true;
     }
+    if (!has_older) newer.clear();
     bool all = true;
     for (auto& file : found) {
         auto const name = file.first;

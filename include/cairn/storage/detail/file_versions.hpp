@@ -8,54 +8,69 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/detail/names.hpp>
+#include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <set>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
+/// Calls `f(i)` for `n` data files, with as many threads as the store wants, or as a file system
+/// far away needs. What `f` cannot look at, who reads it tells.
+template <class F>
+void look_at_files(const any_store& place, std::size_t n, F&& f) {
+    constexpr std::size_t many = 64, threads = 16;
+    for_each_in_parallel(std::max(place.requests_in_flight(), n < many ? 1 : threads), n,
+                         [&](std::size_t i) {
+                             try {
+                                 f(i);
+                             } catch (const error& e) {
+                                 if (e.code() == make_error_code(errc::concurrent_save)) throw;
+                             }
+                         });
+}
+
 /// Notes the versions of data files whose names the next save may use again: of checkpoints that
 /// have no save id, as PyTorch's. Files of other formats were noted when their headers were read.
-inline void note_file_versions(any_store& place, metadata& m) {
+inline void note_file_versions(const any_store& place, metadata& m) {
     if (!m.save_id.empty()) return;
     std::set<std::string> all;
     for_each_file(m, [&](const std::string& name) {
         if (is_object_name(name)) all.insert(name);
     });
     std::vector<std::string> const names(all.begin(), all.end());
+    std::atomic<bool> untold{false};  // the store has none
     std::mutex one;
-    for_each_in_parallel(place.requests_in_flight(), names.size(), [&](std::size_t i) {
-        try {
-            auto version = any_store(place).open(names[i]).tag().text;
-            std::lock_guard const lock(one);
-            if (!version.empty()) m.file_versions[names[i]] = std::move(version);
-        } catch (const error& e) {  // who reads it says why, if anybody does
-            if (e.code() != make_error_code(errc::not_found) &&
-                e.code() != make_error_code(errc::permission_denied))
-                throw;
+    look_at_files(place, names.size(), [&](std::size_t i) {
+        if (untold) return;
+        auto version = any_store(place).open(names[i]).tag().text;
+        if (version.empty()) {
+            untold = true;
+            return;
         }
+        std::lock_guard const lock(one);
+        m.file_versions[names[i]] = std::move(version);
     });
 }
 
 /// @throws error errc::concurrent_save if a file that is there is not the one that the metadata has
 /// noted
 inline void check_file_versions(const any_store& place, const metadata& m,
-                                const std::stop_token& stop) {
+                                const storage_setup& me) {
     std::vector<std::string> names;
     for (auto const& [name, version] : m.file_versions) names.push_back(name);
-    for_each_in_parallel(place.requests_in_flight(), names.size(), [&](std::size_t i) {
+    look_at_files(place, names.size(), [&](std::size_t i) {
+        if (me.stop.stop_requested()) return;  // the load ends in any case
+        if (me.activity) me.activity->advance();
         auto store = place;
-        try {
-            (void)open_known_version(store, names[i], &m, {}, stop);
-        } catch (const error& e) {
-            if (e.code() != make_error_code(errc::missing_file)) throw;
-        }
+        (void)open_known_version(store, names[i], &m, {}, me.stop);
     });
 }
 

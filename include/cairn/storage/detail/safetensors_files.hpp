@@ -207,6 +207,13 @@ private:
         if (whole != nullptr && whole->size() != t.shape.size())
             refuse("a global shape of " + std::to_string(t.shape.size()) + " dimensions",
                    to_string(*whole));
+        if (whole != nullptr) {
+            auto const [told, first] = told_.try_emplace(t.name, *whole, &file);
+            if (told->second.first != *whole)
+                refuse("a tensor of shape " + to_string(told->second.first) + ", as '" +
+                           place_.describe(*told->second.second) + "' says",
+                       to_string(*whole));
+        }
         for (std::size_t d = 0; d < t.shape.size(); ++d) {
             auto const end = static_cast<std::uint64_t>(region.offsets[d]) +
                              static_cast<std::uint64_t>(t.shape[d]);
@@ -249,6 +256,8 @@ private:
     chunk_list::names_ptr names_ = std::make_shared<file_names>();
     /// The file of each tensor that is whole; null: of a shard.
     std::map<std::string, const std::string*, std::less<>> whole_{};
+    /// Shapes of whole tensors that files with shards tell, and which file was the first.
+    std::map<std::string, std::pair<index_vector, const std::string*>> told_{};
 };
 
 }  // namespace cairn::detail

@@ -124,7 +124,7 @@ CAIRN_DECL stored_index checkpoint_reader::read_index() {
     return s_->read_index();
 }
 CAIRN_DECL void checkpoint_reader::set_up_reader(const metadata& m, const storage_setup& me) {
-    s_->choose(m.format);
+    if (!s_->found) s_->choose(m.format);  // others have read the metadata
     s_->now->set_up_reader(m, me);
 }
 CAIRN_DECL load_plan checkpoint_reader::prepare_local_load_plan(load_plan plan) {

@@ -487,7 +487,7 @@ CAIRN_DECL void chunk_reader::read_data(const load_plan& plan, const read_target
     s_->read_data(plan, target, std::move(done));
 }
 CAIRN_DECL void chunk_reader::check_unchanged() {
-    if (s_->meta != nullptr) detail::check_file_versions(s_->placed, *s_->meta, s_->me.stop);
+    if (s_->meta != nullptr) detail::check_file_versions(s_->placed, *s_->meta, s_->me);
 }
 
 }  // namespace cairn

@@ -66,7 +66,7 @@ template <class... Args>
 class stored_handler {
     struct base {
         virtual ~base() = default;
-        virtual void complete(Args... args) = 0;
+        virtual void complete(const context_gate::pass& in, Args... args) = 0;
         virtual boost::asio::cancellation_slot slot() const noexcept = 0;
         virtual context_gate::pass pass() = 0;
     };
@@ -84,35 +84,34 @@ class stored_handler {
             : slot_(boost::asio::get_associated_cancellation_slot(h)),
               content_{gate(boost::asio::get_associated_executor(h)), content(std::move(h))} {
         }  // in this order
-        void complete(Args... args) override {
-            content_.with([&](content& c) {
-                auto const allocator = boost::asio::get_associated_allocator(c.handler);
-                auto on = c.work.get_executor();
-                auto call = [home = home_process(), h = std::move(c.handler),
-                             work = std::move(c.work), ... values = std::move(args)]() mutable {
-                    if (!home.is_this()) return;
-                    // Slots may be cleared here only: the user orders this and emitting.
-                    auto slot = boost::asio::get_associated_cancellation_slot(h);
-                    if (slot.is_connected()) slot.clear();
-                    if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
-                        try {
-                            std::move(h)(std::move(values)...);
-                        } catch (...) {
-                            print_unclaimed(std::current_exception());
-                        }
-                    } else {
+        void complete(const context_gate::pass& in, Args... args) override {
+            auto& c = content_.get(in);
+            auto const allocator = boost::asio::get_associated_allocator(c.handler);
+            auto on = c.work.get_executor();
+            auto call = [home = home_process(), h = std::move(c.handler), work = std::move(c.work),
+                         ... values = std::move(args)]() mutable {
+                if (!home.is_this()) return;
+                // Slots may be cleared here only: the user orders this and emitting.
+                auto slot = boost::asio::get_associated_cancellation_slot(h);
+                if (slot.is_connected()) slot.clear();
+                if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
+                    try {
                         std::move(h)(std::move(values)...);
+                    } catch (...) {
+                        print_unclaimed(std::current_exception());
                     }
-                };
-                if constexpr (is_anywhere<executor>) {
-                    auto const there = new_operation_thread("the handler of a save or load");
-                    boost::asio::post(there.executor, [on, c = std::move(call)]() mutable {
-                        boost::asio::dispatch(on, std::move(c));
-                    });
                 } else {
-                    boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+                    std::move(h)(std::move(values)...);
                 }
-            });
+            };
+            if constexpr (is_anywhere<executor>) {
+                auto const there = new_operation_thread("the handler of a save or load");
+                boost::asio::post(there.executor, [on, c = std::move(call)]() mutable {
+                    boost::asio::dispatch(on, std::move(c));
+                });
+            } else {
+                boost::asio::post(on, boost::asio::bind_allocator(allocator, std::move(call)));
+            }
         }
         /// Asking such an executor for its context would start Asio's threads.
         static std::shared_ptr<context_gate> gate([[maybe_unused]] const executor& on) {
@@ -139,7 +138,16 @@ public:
     context_gate::pass pass() const { return of_->pass(); }
     /// Posts the handler to its executor. Without one it runs on a thread of its own, where what it
     /// throws is printed.
-    void complete(Args... args) { std::exchange(of_, nullptr)->complete(std::move(args)...); }
+    /// @param in  What `pass` has returned, and true.
+    void complete(const context_gate::pass& in, Args... args) {
+        std::exchange(of_, nullptr)->complete(in, std::move(args)...);
+    }
+    /// The same, unless its context has ended.
+    void complete(Args... args) {
+        auto const of = std::exchange(of_, nullptr);
+        auto const in = of->pass();
+        if (in) of->complete(in, std::move(args)...);
+    }
 
 private:
     std::unique_ptr<base> of_{};

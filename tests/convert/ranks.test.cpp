@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks of a conversion tell each other.
+#include "support/error_codes.hpp"
+#include "support/whole.hpp"
+
+#include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <utility>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(convert_ranks)
+
+namespace {
+
+using support::is;
+
+/// A writer that tells itself something from its local to its global step.
+class telling_writer : public cairn::torch_writer {
+public:
+    using torch_writer::torch_writer;
+    cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
+        plan = torch_writer::prepare_local_save_plan(std::move(plan));
+        plan.storage_data += "mine";
+        return plan;
+    }
+    std::vector<cairn::save_plan> prepare_global_save_plan(std::vector<cairn::save_plan> plans) {
+        for (auto const& p : plans) BOOST_TEST(p.storage_data == "mine");
+        return torch_writer::prepare_global_save_plan(std::move(plans));
+    }
+};
+
+}  // namespace
+
+/// Files of two saves can be there at the same time, e.g. of a mirror that removes nothing.
+BOOST_AUTO_TEST_CASE(ranks_that_find_two_saves_at_the_source_convert_neither) {
+    std::vector<float> w(64);
+    cairn::memory_store one, two, to;
+    for (auto* s : {&one, &two})
+        (void)cairn::save(cairn::state_dict{{"w", w}}, "c", cairn::solo(), *s);
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        BOOST_CHECK_EXCEPTION((void)cairn::convert({me.rank() == 0 ? one : two, "c"}, "d", me, to),
+                              cairn::error, is(cairn::errc::concurrent_save));
+    });
+    BOOST_TEST(to.at("d").list().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_conversion_leaves_what_a_writer_tells_itself_alone) {
+    std::vector<float> w(64, 7);
+    cairn::memory_store from, to;
+    (void)cairn::save(cairn::state_dict{{"w", w}}, "c", cairn::solo(), from);
+    cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+        (void)cairn::convert({from, "c"}, "d", me, telling_writer(to));
+    });
+    BOOST_TEST(support::load_whole(to, "d").tensors.count("w") == 1u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
