@@ -77,7 +77,7 @@ inline auto fields(cairn::write_item& i) {
                     i.value_bytes, i.value_hash, i.leaf, i.shard_index);
 }
 inline auto fields(cairn::save_plan& p) {
-    return std::tie(p.items, p.items, p.paths, p.storage_data);
+    return std::tie(p.items, p.items, p.paths, p.storage_data, p.planner_data);
 }
 inline auto fields(cairn::read_item& i) {
     return std::tie(i.fqn, i.kind, i.leaf, i.shard_index, i.chunk, i.source_offsets,

@@ -230,7 +230,8 @@ BOOST_AUTO_TEST_CASE(a_shard_may_say_how_large_the_whole_tensor_is) {
     BOOST_TEST(shape_of("[4]") == "[4]");
     BOOST_CHECK_EXCEPTION((void)shape_of("[2]"), cairn::error, support::is(cairn::errc::corrupt));
     BOOST_CHECK_EXCEPTION((void)shape_of("[4,1]"), cairn::error, support::is(cairn::errc::corrupt));
-    for (auto const* other : {"null", "{}", R"(\"3\")"}) BOOST_TEST(shape_of(other) == "[3]");
+    for (auto const* other : {"null", "{}", R"(\"3\")", R"({\"x\":3})", R"({\"x\":[3]})"})
+        BOOST_TEST(shape_of(other) == "[3]");
 }
 
 BOOST_AUTO_TEST_CASE(what_others_leave_in_a_directory_does_not_count) {

@@ -224,27 +224,29 @@ CAIRN_DECL std::map<std::string, shard_place, std::less<>> sharding_info(const s
                : name == "global_shape" ? &shard_place::global_shape
                                         : nullptr;
     };
-    json::read(
-        std::as_bytes(std::span(text)), impl::in_object([&](json::path at, const json::event& e) {
-            auto const which = at.size() < 2 ? nullptr : member(at[1]);
-            if (which == nullptr) return;
-            // What later versions write may have another form.
-            bool const is_list = e.kind == impl::kind::array || e.kind == impl::kind::array_end;
-            if (which == &shard_place::global_shape && at.size() == 2 && !is_list) return;
-            if (at.size() == 2 && e.kind == impl::kind::array) {
-                auto& list = all[at[0]].*which;
-                if (std::exchange(list, index_vector()))
-                    impl::malformed(at[0], "one list of numbers", "two");
-            } else if (at.size() == 3 && e.kind == impl::kind::number && e.number &&
-                       *e.number <= std::uint64_t{INT64_MAX}) {
-                auto& list = *(all.find(at[0])->second.*which);
-                if (list.size() == impl::most_dimensions)
-                    impl::malformed(at[0], "at most 64 dimensions", "more");
-                list.push_back(static_cast<std::int64_t>(*e.number));
-            } else if (e.kind != impl::kind::array_end) {
-                impl::malformed(at[0], "a list of numbers", "another value");
-            }
-        }));
+    json::read(std::as_bytes(std::span(text)),
+               impl::in_object([&](json::path at, const json::event& e) {
+                   auto const which = at.size() < 2 ? nullptr : member(at[1]);
+                   if (which == nullptr) return;
+                   bool const opens = at.size() == 2 && e.kind == impl::kind::array;
+                   auto const of = all.find(at[0]);
+                   bool const is_open = of != all.end() && of->second.*which;
+                   // What later versions write may have another form.
+                   if (which == &shard_place::global_shape && !opens && !is_open) return;
+                   if (opens) {
+                       auto& list = all[at[0]].*which;
+                       if (std::exchange(list, index_vector()))
+                           impl::malformed(at[0], "one list of numbers", "two");
+                   } else if (at.size() == 3 && e.kind == impl::kind::number && e.number &&
+                              *e.number <= std::uint64_t{INT64_MAX}) {
+                       auto& list = *(of->second.*which);
+                       if (list.size() == impl::most_dimensions)
+                           impl::malformed(at[0], "at most 64 dimensions", "more");
+                       list.push_back(static_cast<std::int64_t>(*e.number));
+                   } else if (e.kind != impl::kind::array_end) {
+                       impl::malformed(at[0], "a list of numbers", "another value");
+                   }
+               }));
     return all;
 }
 

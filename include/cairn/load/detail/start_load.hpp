@@ -50,7 +50,7 @@ auto notifying(std::shared_ptr<flattened_or_error> flat, Handler handler) {
 /// Starts a load in the background. Communicator and data plane are duplicated inside this call.
 template <class Handler, class... Parts>
 void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& id,
-                load_options options, std::tuple<Parts...>&& parts, Handler handler) {
+                load_options options, std::tuple<Parts...>&& parts, Handler&& handler) {
     auto const by = deadline_after(options.exchange_timeout);
     auto const load = or_cancel_lent(parts, [&] {
         auto made = std::make_shared<background_load>(

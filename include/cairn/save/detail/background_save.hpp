@@ -84,7 +84,7 @@ private:
     std::condition_variable changed_{};
     staged_handler staged_;
     durable_handler waiting_{};
-    int waits_ = 0;  ///< How many could be cancelled, so far.
+    int waits_ = 0;  ///< How many there were.
     end_handler on_end_{};
     bool ended_ = false;
     bool settled_ = false;  ///< The result was delivered or discarded.

@@ -80,7 +80,7 @@ struct checkpointer_parts {
 /// Starts a save in the background. The communicator is duplicated inside this call.
 template <class Handler, class... Parts>
 void start_save(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& id,
-                save_options options, std::tuple<Parts...>&& parts, Handler handler,
+                save_options options, std::tuple<Parts...>&& parts, Handler&& handler,
                 const checkpointer_parts& more = {}) {
     auto const timeout = options.exchange_timeout;
     auto const save = or_cancel_lent(parts, [&] {

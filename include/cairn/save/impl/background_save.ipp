@@ -186,8 +186,9 @@ CAIRN_DECL void background_save::async_wait(durable_handler handler) {
         return handler.complete(std::current_exception(), {});
     }
     waiting_ = std::move(handler);
+    auto const n = ++waits_;
     if (auto slot = waiting_.slot(); slot.is_connected())
-        slot.assign([weak = weak_from_this(), n = ++waits_](boost::asio::cancellation_type) {
+        slot.assign([weak = weak_from_this(), n](boost::asio::cancellation_type) {
             auto const self = weak.lock();
             if (!self || !self->home_.is_this()) return;
             std::unique_lock held(self->m_);

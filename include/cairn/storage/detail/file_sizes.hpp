@@ -55,7 +55,7 @@ bool note_file_sizes(Store& store, metadata& m, std::string_view index, std::str
         it->second = info.size;
         if (written != 0 && info.modified - written > much)
             newer = info.name;
-        else
+        else if (info.modified <= written)
             has_older = true;
     }
     if (!has_older) newer.clear();
