@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_payload_loads_as_it_was_saved) {
 BOOST_AUTO_TEST_CASE(a_payload_of_more_than_its_box_is_corrupt) {
     auto const what = load(changed([](cairn::metadata& m) {
         auto& w = std::get<cairn::tensor_metadata>(m.entries.at("w"));
-        auto second = chunks_of(m, "v").front();
+        auto second = chunks_of(m, "v")[0];
         m.entries.erase("v");
         m.paths.erase("v");
         w.chunks.edit(0, [](auto& c) { c.region = box({0, 0}, {2, 6}); });
