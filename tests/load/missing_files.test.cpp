@@ -225,15 +225,14 @@ BOOST_AUTO_TEST_CASE(files_of_one_of_pytorchs_that_is_replaced_are_looked_for_an
     support::counting_store<cairn::memory_store> store(memory);
     std::atomic<int> replaced{0};
     store.on_open([&](std::string_view name) {
-        if (!name.ends_with("before.distcp")) return;
-        ++replaced;
+        if (!name.ends_with("before.distcp") || replaced++ != 0) return;
         memory.remove("c/before.distcp");
         for (auto const& [n, b] : after.files) memory.publish("c/" + n, b, std::nullopt);
     });
     std::vector<float> w(8);
     (void)cairn::load(cairn::state_dict{{"w", w}}, "c", store);
     BOOST_TEST(w[7] == 2.0f);
-    BOOST_TEST(replaced == 1);
+    BOOST_TEST(replaced >= 1);
 }
 
 /// Somebody saves faster than this load plans: it gives up, and says why.
