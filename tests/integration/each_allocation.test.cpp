@@ -103,8 +103,11 @@ void check_told(const ending& e, whose of) {
     if (!mine.e || of != whose::this_thread) return;
     bool known = mine.e->code() == make_error_code(boost::system::errc::not_enough_memory);
     for (auto const c :
-         {cairn::errc::rank_failed, cairn::errc::abandoned, cairn::errc::outcome_unknown})
+         {cairn::errc::rank_failed, cairn::errc::abandoned, cairn::errc::outcome_unknown}) {
         known = known || mine.is(c);
+        // Behind that of a rank whose exchange was cut for it.
+        for (auto const& f : mine.e->failures()) known = known || f.code == make_error_code(c);
+    }
     BOOST_TEST(known);
 }
 /// Calls `once(nth, whose)` for each allocation until it returns that there were not so many.
