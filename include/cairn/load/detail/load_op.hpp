@@ -52,7 +52,8 @@ private:
     std::vector<std::byte> global_plan();
     std::optional<event> finish_plan();
     std::vector<rank_failure> agreed(const std::vector<outcome>& all);
-    void broadcast(load_turns::then f);
+    template <class F>
+    void broadcast(F f);
     std::vector<std::byte> end_of_turn();
     std::vector<rank_failure> compare(const std::vector<outcome>& all);
     event what_next(event e);

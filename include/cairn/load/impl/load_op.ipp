@@ -76,6 +76,16 @@ CAIRN_DECL error load_op::broken(const std::exception_ptr& e) {
     return {{failure_from(e, ranks_->rank())}, fsm_.state_modified()};
 }
 
+template <class F>
+void load_op::broadcast(F f) {
+    cut_broadcast();
+    try {
+        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()), std::move(f));
+    } catch (...) {  // the others wait for this rank's broadcasts
+        cut_plane();
+        throw;
+    }
+}
 CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     using enum load_fsm::step;
     switch (s) {
@@ -322,15 +332,6 @@ CAIRN_DECL std::vector<rank_failure> load_op::agreed(const std::vector<outcome>&
     return failures;
 }
 
-CAIRN_DECL void load_op::broadcast(load_turns::then f) {
-    cut_broadcast();
-    try {
-        turns_->broadcast(plan_, place_.is_whole(ranks_->rank(), ranks_->size()), std::move(f));
-    } catch (...) {  // the others wait for this rank's broadcasts
-        cut_plane();
-        throw;
-    }
-}
 CAIRN_DECL std::vector<std::byte> load_op::end_of_turn() {
     auto told = turns_->end_of_turn();
     // Once everything is loaded, numbers stored with another type are converted back.
