@@ -82,12 +82,10 @@ inline void proceed(const std::shared_ptr<piecewise_broadcast>& j) {
                     j->take(*in);
                 } catch (...) {
                     e = std::current_exception();
+                    j->comm->cancel();
                 }
             }
-            if (e) {  // of this rank alone, perhaps: it had no memory to go on
-                j->comm->cancel();
-                return j->done.fail(std::move(e));
-            }
+            if (e) return j->done.fail(std::move(e));
             if (j->at == j->bytes.size()) return j->done();
             if (where->exchange(ended) != returned) return;
             try {
