@@ -132,6 +132,21 @@ std::string in_words(const ending& e, int ranks, whose of, std::uint64_t nth) {
            support::words(e.all);
 }
 
+/// A save over another one, in which that allocation fails, and what must be true after it.
+bool save_without(
+    const job& save, int ranks, whose of, std::uint64_t nth,
+    const std::function<void()>& check = [] {}) {
+    cairn::memory_store base;
+    (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
+    auto const e = run(save, ranks, of, nth, saved, base);
+    BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
+        check_told(e, of);
+        support::check_save(base, e.all, before, saved, ranks);
+        support::check_next_save(base, later, ranks);
+        check();
+    }
+    return e.hit;
+}
 int fail_saves(int ranks) {
     auto const save = [](auto& me, support::rank_state& s, auto& store) {
         auto o = support::patient_save();
@@ -144,16 +159,7 @@ int fail_saves(int ranks) {
     }
     auto const threads_before = threads();
     return each_failure([&](std::uint64_t nth, whose of) {
-        cairn::memory_store base;
-        (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
-        auto const e = run(save, ranks, of, nth, saved, base);
-        BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
-            check_told(e, of);
-            support::check_save(base, e.all, before, saved, ranks);
-            support::check_next_save(base, later, ranks);
-            BOOST_TEST(end_but(threads_before));
-        }
-        return e.hit;
+        return save_without(save, ranks, of, nth, [&] { BOOST_TEST(end_but(threads_before)); });
     });
 }
 /// Of the calls that start saves: what fails later may leave nobody who can be told.
@@ -163,17 +169,7 @@ int fail_calls_of_async_save() {
         support::save_as(support::verb::background, s, me, store);
     };
     return each_failure(
-        [&](std::uint64_t nth, whose of) {
-            cairn::memory_store base;
-            (void)support::save_on_ranks(before, ranks, [&](int) { return base; });
-            auto const e = run(save, ranks, of, nth, saved, base);
-            BOOST_TEST_CONTEXT(in_words(e, ranks, of, nth)) {
-                check_told(e, of);
-                support::check_save(base, e.all, before, saved, ranks);
-                support::check_next_save(base, later, ranks);
-            }
-            return e.hit;
-        },
+        [&](std::uint64_t nth, whose of) { return save_without(save, ranks, of, nth); },
         {whose::this_thread});
 }
 /// Of saves that reuse the plan of the first, or that keep theirs for the next.

@@ -208,7 +208,7 @@ CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::stri
 
 CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::create_global_save_plan(
     std::vector<save_plan> all) {
-    auto const here = what_was_read();
+    auto const here = all.at(static_cast<std::size_t>(rank_)).planner_data;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         auto const read = std::exchange(all[rank].planner_data, {});
         if (read == here) continue;

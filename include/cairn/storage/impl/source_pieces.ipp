@@ -3,11 +3,9 @@
 #define CAIRN_STORAGE_IMPL_SOURCE_PIECES_IPP
 
 #include <cairn/completion.hpp>
-#include <cairn/detail/parallel.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/concepts.hpp>
-#include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
