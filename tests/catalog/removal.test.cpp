@@ -326,6 +326,22 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_that_has_replaced_the_expected_one_stays) {
     BOOST_TEST(p.stands(1));
 }
 
+/// What the decision rests on may have been removed by another run meanwhile.
+BOOST_AUTO_TEST_CASE(a_removal_that_was_decided_long_ago_removes_nothing) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1, 2});
+    auto first = p.store().at("step_1");
+    auto const id = cairn::detail::read_commit_record(first).value().save_id;
+    auto const files = first.list().size();
+    std::vector<std::string> warnings;
+    auto const how = cairn::detail::remove_checkpoint(p.store(), "step_1", id, warnings, nullptr,
+                                                      cairn::activity::clock::now());
+    BOOST_TEST((how == cairn::detail::removal::too_late));
+    BOOST_TEST(joined(warnings) == "");
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(first.list().size() == files, "the intent of the removal is left");
+}
+
 /// It was examined, and was replaced before its removal was announced.
 BOOST_AUTO_TEST_CASE(a_checkpoint_that_replaces_the_expected_one_meanwhile_stays) {
     place p;

@@ -8,6 +8,14 @@ REMOVAL = "catalog/impl/removal.ipp"
 FILE = "object_store/impl/file.ipp"
 
 DEFECTS = [
+    Defect("removes-by-an-old-listing", REMOVAL,
+           "if (cairn::activity::clock::now() > until)",
+           "if (!PLANTED && cairn::activity::clock::now() > until)",
+           by="catalog:catalog_removal",
+           wrong="a coordinator that was cut off removes what is to be kept by now"),
+    Defect("lost-intent-proves-failure", "storage/detail/claim.hpp",
+           "== start_ && own_.is_mine(store);", "== start_ && (PLANTED || own_.is_mine(store));",
+           by="storage:commit", wrong="a save that was published is told as failed"),
     Defect("private-directory-is-newest", FOUND,
            "if (why.denied) {", "if (why.denied && !PLANTED) {",
            by="catalog:catalog_neighbours",

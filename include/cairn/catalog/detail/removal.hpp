@@ -20,7 +20,7 @@
 namespace cairn::detail {
 
 /// How a removal has ended.
-enum class removal { removed, in_use, replaced };
+enum class removal { removed, in_use, replaced, too_late };
 
 /// Removes a checkpoint, so that at any moment it is whole or does not exist. Publishes an intent
 /// that lists its files, like a save that replaces them by nothing; then removes the metadata, the
@@ -30,10 +30,13 @@ enum class removal { removed, in_use, replaced };
 /// save to the same place is running.
 /// @param save_id   The save that wrote it: a checkpoint that has replaced it is not removed.
 /// @param warnings  About what could not be done.
+/// @param until     From then on the metadata stays: what makes the checkpoint dispensable may have
+///                  been removed by another run. Not of the system's clock, which can be set.
 /// @throws error what the store throws before the metadata is removed
-CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
-                                     const std::string& save_id, std::vector<std::string>& warnings,
-                                     cairn::activity* activity = nullptr);
+CAIRN_DECL removal remove_checkpoint(
+    any_store root, const checkpoint_id& id, const std::string& save_id,
+    std::vector<std::string>& warnings, cairn::activity* activity = nullptr,
+    cairn::activity::clock::time_point until = cairn::activity::clock::time_point::max());
 
 /// Removes what ended saves and removals have left in a place, and the place if it is then empty.
 /// Whatever a checkpoint or a running save needs stays.

@@ -48,7 +48,8 @@ inline bool is_being_saved(any_store& place, const std::string& own) {
 
 CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
                                      const std::string& save_id, std::vector<std::string>& warnings,
-                                     cairn::activity* activity) {
+                                     cairn::activity* activity,
+                                     cairn::activity::clock::time_point until) {
     auto place = root.at(id);
     auto const tag = place.tag(metadata_name);
     if (tag.text.empty()) return removal::replaced;
@@ -84,6 +85,7 @@ CAIRN_DECL removal remove_checkpoint(any_store root, const checkpoint_id& id,
             return give_up(removal::in_use);
         if (place.tag(metadata_name) != tag) return give_up(removal::replaced);
         if (!own.is_mine(place)) return give_up(removal::in_use);
+        if (cairn::activity::clock::now() > until) return give_up(removal::too_late);
         place.remove(metadata_name, tag);
     } catch (...) {
         // If it still exists, nothing has happened, unless it may still be removed. If it does not,
@@ -173,13 +175,14 @@ inline std::vector<checkpoint_id> not_found_of(const retention& keep, const foun
 
 /// Removes a checkpoint of a run, which looks again after what may have failed in the middle.
 inline void remove_one(const any_store& root, const kept_or_not& c, run_memory& run,
-                       std::vector<std::string>& warnings, cairn::activity* activity) {
+                       std::vector<std::string>& warnings, cairn::activity* activity,
+                       cairn::activity::clock::time_point until) {
     run.known.erase(c.id);
     bool gone = false;
     std::exception_ptr failure;
     try {
-        gone =
-            remove_checkpoint(root, c.id, c.record.save_id, warnings, activity) == removal::removed;
+        gone = remove_checkpoint(root, c.id, c.record.save_id, warnings, activity, until) ==
+               removal::removed;
     } catch (...) {
         failure = std::current_exception();
         run.uncertain.insert(c.id);
@@ -197,6 +200,9 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
                                            const std::string& own, cairn::activity* activity) {
     // The other ranks may be waiting for the coordinator, which removes.
     constexpr std::size_t most_removals = 32;
+    // Another run may remove what makes a checkpoint dispensable: an attempt of this job that was
+    // cut off and comes back after hours, for example.
+    constexpr std::chrono::minutes longest_view{1};
     std::vector<std::string> warnings;
     // @return whether there were no warnings
     auto const attempt = [&](const std::string& what, auto&& f) {
@@ -211,8 +217,14 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
         return said.empty();
     };
     found_places found;
-    try {
+    cairn::activity::clock::time_point seen{};
+    auto const look = [&] {
+        auto const now = cairn::activity::clock::now();
         found = find_places(root, activity, &run.known);
+        seen = now;
+    };
+    try {
+        look();
     } catch (...) {
         if (keep.keeps_all()) return {};
         return {"old checkpoints stay: " + text_of(std::current_exception())};
@@ -238,7 +250,17 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
         if (activity != nullptr) activity->advance();
         ++run.tried[c.record.save_id];
         attempt("checkpoint '" + c.id + "' is not needed, but could not be removed",
-                [&](auto& said) { remove_one(root, c, run, said, activity); });
+                [&](auto& said) {
+                    if (cairn::activity::clock::now() - seen > longest_view) {
+                        look();
+                        auto const all = not_kept(rules, run, found, own);
+                        if (std::none_of(all.begin(), all.end(), [&](auto const& a) {
+                                return a.record.save_id == c.record.save_id;
+                            }))
+                            return;
+                    }
+                    remove_one(root, c, run, said, activity, seen + longest_view);
+                });
     }
     // A commit that stayed in doubt, and was none.
     for (auto& s : run.saves)
