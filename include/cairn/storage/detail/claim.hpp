@@ -146,7 +146,8 @@ private:
         return mine;
     }
     /// Whether a `publish` that threw has changed nothing. Only the store's error code, or the old
-    /// tag, proves that; the tag does not if the store has an answer to come.
+    /// tag, proves that. The tag does not if the store has an answer to come, nor if another
+    /// process presumed this one dead: it may have removed what was published.
     bool is_untouched(Store& store, const std::exception_ptr& why) const {
         try {
             std::rethrow_exception(why);
@@ -156,7 +157,7 @@ private:
         } catch (...) {
         }
         try {
-            return store.tag(metadata_name) == start_;
+            return store.tag(metadata_name) == start_ && own_.is_mine(store);
         } catch (...) {
             return false;
         }
