@@ -281,6 +281,12 @@ private:
 
     /// Removes what exports to this target have left that have ended.
     void remove_ended(cairn::activity* activity) {
+        // Of exports that were killed as they tried the conditions of a bucket, long ago: whatever
+        // else they have left may be gone.
+        attempt([&] {
+            intents_.remove_trials();
+            if (!is_file_) fresh_.remove_trials();
+        });
         attempt([&] {
             auto const there = intents_.list();
             auto const now = modification_times(there).of(own_.name());
@@ -316,8 +322,6 @@ private:
                     // Its owner, if that runs nevertheless, then commits nothing.
                     if (!adopt(intents_, of)) return;
                     remove_left(of);
-                    // It may have been killed as it tried the conditions of a bucket.
-                    for (auto* place : {&intents_, &fresh_}) place->remove_trials();
                 });
         });
     }
