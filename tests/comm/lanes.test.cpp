@@ -178,6 +178,50 @@ BOOST_AUTO_TEST_CASE(frames_of_no_lane_are_foreign) {
     BOOST_TEST(what.find("a message of another group") != what.npos, what);
 }
 
+/// A rank ends a lane while the result of its duplicate is on its way to it or, with the last two
+/// shapes, to the rank above: the ranks that have the new lane learn that others do not.
+BOOST_AUTO_TEST_CASE(a_lane_that_ends_as_it_is_duplicated_leaves_the_others_as_they_are) {
+    struct shape {
+        int ranks, fan_in, ends;
+    };
+    for (auto const& [ranks, fan_in, ends] : {shape{2, 3, 1}, shape{3, 1, 2}, shape{7, 2, 4}})
+        for (bool const leaves : {false, true})
+            for (unsigned seed = 0; seed < 10; ++seed) {
+                tree_world w(ranks, fan_in, seed);
+                auto const other = duplicate(w, tree_world::first_lane);
+                w.hold(0, 1, false);
+                for (int r = 0; r < ranks; ++r)
+                    w.call_on(tree_world::first_lane, r, kind::duplicate, 0, {});
+                w.settle();
+                if (leaves)
+                    w.leave(ends);
+                else
+                    w.cancel(ends);
+                w.settle();
+                w.release(0, 1);
+                w.pass(3s);  // heartbeats on the new lane
+                std::vector<int> with_it;
+                BOOST_REQUIRE((w.outcome_of(0) && !w.outcome_of(0)->failure));
+                auto const lane = w.outcome_of(0)->lane;
+                for (int r = 0; r < ranks; ++r)
+                    if (w.outcome_of(r) && !w.outcome_of(r)->failure) with_it.push_back(r);
+                BOOST_TEST(int(with_it.size()) == (ranks == 7 ? 4 : 1));
+                for (int r : with_it) {
+                    std::string what;
+                    w.call_on(lane, r, kind::broadcast, 0, one({}));
+                    BOOST_TEST(is(w.code_of(r, &what), errc::rank_failed));
+                    BOOST_TEST(what.find("rank 1 left the group") != what.npos, what);
+                }
+                meet(w, other);
+                BOOST_TEST(all_well(w));
+                for (int r : with_it) w.leave(r, lane);
+                for (int r = 0; r < ranks; ++r)
+                    if (!leaves || r != ends) w.leave(r);
+                w.settle();
+                for (int r = 0; r < ranks; ++r) BOOST_TEST(w.at(r).remembered() == 1u);
+            }
+}
+
 /// Threads: the group that a duplicate was made of may end while that is under way.
 BOOST_AUTO_TEST_CASE(a_group_may_end_while_it_is_duplicated) {
     cairn::thread_group g(2);

@@ -45,7 +45,7 @@ public:
         read_head();
     }
     void send(std::shared_ptr<tree_frame> f) {
-        if (ended_) return;
+        if (ended_ || finishing_) return;  // the other side is told by the end of the connection
         queue_.push_back(std::move(f));
         if (queue_.size() == 1) write_next();
     }

@@ -129,6 +129,7 @@ public:
         bool const leaves = f.what == tree_frame::type::leave;
         if (auto const it = lanes_.find(lane); it != lanes_.end()) {
             if (leaves) it->second.present.erase(from);
+            if (it->second.member.broken()) leave_unopened(from, f);
             it->second.member.received(from, std::move(f), now);
             return collect(lane, now);
         }
@@ -137,7 +138,7 @@ public:
             if (f.what == tree_frame::type::close) return;
             return lost(from, "rank " + std::to_string(from) + ": a message of another group", now);
         }
-        if (!leaves) return;
+        if (!leaves) return leave_unopened(from, f);
         it->second.erase(from);
         if (it->second.empty()) left_.erase(it);
     }
@@ -236,6 +237,19 @@ private:
             }
             throw;
         }
+    }
+    /// A cancel, or the end of the parent lane, may cross the result of a duplicate: the sender has
+    /// a lane that is not opened here, nor on the ranks below, which are not sent the result.
+    /// @param f  A frame of a lane that is unusable or was left here.
+    void leave_unopened(int from, const tree_frame& f) {
+        if (f.what != tree_frame::type::result || f.kind != exchange_kind::duplicate) return;
+        auto const lane = child_of(f.lane, f.round + 1);
+        if (lanes_.count(lane) != 0 || left_.count(lane) != 0) return;
+        auto leaving = std::make_shared<tree_frame>();
+        leaving->what = tree_frame::type::leave;
+        leaving->lane = lane;
+        left_[lane].insert(from);
+        posts_.push_back({from, std::move(leaving)});
     }
     std::set<int> neighbours() const {
         std::set<int> all;
