@@ -2,6 +2,7 @@
 // How ranks come to the same id: by a launcher's environment, a file, or a broadcast of the user's.
 #include "support/on_threads.hpp"
 #include "support/scratch.hpp"
+#include "support/set_variable.hpp"
 #include "support/tcp_ranks.hpp"
 
 #include <cairn/comm/detail/launch_environment.hpp>
@@ -290,6 +291,18 @@ BOOST_AUTO_TEST_CASE(names_of_jobs_of_one_host_have_the_host_in_them) {
     BOOST_TEST(cairn::detail::rendezvous_name(e) == e.run);
 }
 
+/// Ranks started by hand, on hosts that share a directory, wait for one file.
+BOOST_AUTO_TEST_CASE(a_directory_for_ranks_started_by_hand_serves_several_hosts) {
+    support::scratch const place;
+    support::set_variable const rank("CAIRN_RANK", "1"), size("CAIRN_WORLD_SIZE", "2"),
+        run("CAIRN_RUN", ""), group("CAIRN_GROUP", ""), agent("TORCHELASTIC_RUN_ID", ""),
+        directory("CAIRN_RENDEZVOUS_DIR", "");
+    auto o = soon(100ms);
+    o.directory = place.dir.string();
+    auto const said = failure_of([&] { (void)tcp_group::from_environment(o); });
+    BOOST_TEST(contains(said, "'" + o.directory + "/cairn-launch-.group'"), said);
+}
+
 BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
     using env = std::map<std::string, std::string>;
     auto const detect = [](const env& e) {
@@ -349,6 +362,14 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
                            {"CAIRN_GROUP", "x"},
                            {"CAIRN_LISTEN_FD", "5"}});
     BOOST_TEST((c.rank == 0 && c.size == 4 && c.id == "x" && c.descriptor == 5));
+    BOOST_TEST((c.one_host && !c.by_hand));
+    // Ranks started by hand may be on several hosts if they have a directory to meet in.
+    for (auto const* directory : {"", "/shared"}) {
+        auto const h = detect(
+            {{"CAIRN_RANK", "1"}, {"CAIRN_WORLD_SIZE", "2"}, {"CAIRN_RENDEZVOUS_DIR", directory}});
+        BOOST_TEST(h.by_hand);
+        BOOST_TEST(h.one_host == (*directory == '\0'));
+    }
     BOOST_TEST(contains(failure_of([&] {
                             (void)detect({{"CAIRN_RANK", "x"}, {"CAIRN_WORLD_SIZE", "4"}});
                         }),

@@ -114,6 +114,8 @@ BOOST_AUTO_TEST_CASE(a_launched_job_of_one_host_is_found_at_its_loopback) {
                                                  {"OMPI_COMM_WORLD_SIZE", "2"}};
     std::map<std::string, std::string> const slurm{
         {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}};
+    std::map<std::string, std::string> const by_hand{{"CAIRN_RANK", "0"},
+                                                     {"CAIRN_WORLD_SIZE", "2"}};
     auto const with = [](auto v, const char* name, const char* value) {
         v[name] = value;
         return v;
@@ -122,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_launched_job_of_one_host_is_found_at_its_loopback) {
          {job{with(torchrun, "LOCAL_WORLD_SIZE", "2"), true},
           job{with(torchrun, "LOCAL_WORLD_SIZE", "1"), false},
           job{with(mpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "2"), true},
-          job{with(slurm, "SLURM_NNODES", "1"), true}}) {
+          job{with(slurm, "SLURM_NNODES", "1"), true}, job{by_hand, false}}) {
         support::scratch const at;
         std::list<support::set_variable> set;
         for (auto const* other : {"CAIRN_RANK", "OMPI_COMM_WORLD_RANK", "TORCHELASTIC_RUN_ID",

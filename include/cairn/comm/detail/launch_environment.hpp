@@ -14,6 +14,7 @@ struct launch_environment {
     int rank = 0;
     int size = 1;
     bool one_host = true;  ///< All ranks run on this host.
+    bool by_hand = false;  ///< By no launcher: on several hosts if they are told where to meet.
     std::string launcher{};
     std::string run{};        ///< Unique to this run of this job; usable as a file name.
     std::string id{};         ///< A `tcp_id`, if the launcher provides one.

@@ -67,6 +67,8 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
     } else if (has("CAIRN_RANK") || has("CAIRN_WORLD_SIZE")) {
         is("cairn launch", "CAIRN_RANK", "CAIRN_WORLD_SIZE");
         e.id = text("CAIRN_GROUP");
+        e.by_hand = e.id.empty();
+        e.one_host = !e.by_hand || text("CAIRN_RENDEZVOUS_DIR").empty();
         if (e.rank == 0 && has("CAIRN_LISTEN_FD")) e.descriptor = number("CAIRN_LISTEN_FD");
         e.run = "launch-" + text("CAIRN_RUN");
     } else if (has("OMPI_COMM_WORLD_RANK") || has("OMPI_COMM_WORLD_SIZE")) {

@@ -80,7 +80,8 @@ CAIRN_DECL tcp_group tcp_group::over(const byte_broadcast& broadcast, int rank, 
 }
 
 CAIRN_DECL tcp_group tcp_group::from_environment(const tcp_options& o) {
-    auto const e = detail::launch_environment::detect();
+    auto e = detail::launch_environment::detect();
+    if (e.by_hand && !o.directory.empty()) e.one_host = false;
     if (e.size == 1) return tcp_group(tcp_id{}, 0, 1, o);
     if (!e.id.empty()) {
         auto const id = tcp_id::parse(e.id);
