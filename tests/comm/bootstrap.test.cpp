@@ -20,12 +20,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <list>
 #include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(bootstrap)
@@ -303,6 +305,24 @@ BOOST_AUTO_TEST_CASE(a_directory_for_ranks_started_by_hand_serves_several_hosts)
     BOOST_TEST(contains(said, "'" + o.directory + "/cairn-launch-.group'"), said);
 }
 
+/// Ranks of Hydra (MPICH, Intel MPI) in a Slurm job have the variables of its proxies.
+BOOST_AUTO_TEST_CASE(ranks_with_the_variables_of_their_launchers_proxy_form_no_group) {
+    for (auto const* const proxies : {"1", "2"}) {
+        std::list<support::set_variable> set;
+        for (auto const* other : {"CAIRN_RANK", "CAIRN_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                                  "OMPI_COMM_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "RANK"})
+            set.emplace_back(other, "");
+        set.emplace_back("SLURM_PROCID", "0");
+        set.emplace_back("SLURM_STEP_ID", "0");
+        set.emplace_back("SLURM_STEP_NUM_TASKS", proxies);
+        set.emplace_back("PMI_SIZE", "8");
+        auto const said = failure_of([&] { (void)tcp_group::from_environment(soon(100ms)); });
+        BOOST_TEST(contains(said, "SLURM_STEP_NUM_TASKS=" + std::string(proxies)), said);
+        BOOST_TEST(contains(said, "found PMI_SIZE=8: another launcher"), said);
+        BOOST_TEST(contains(said, "tcp_group_from_mpi"), said);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
     using env = std::map<std::string, std::string>;
     auto const detect = [](const env& e) {
@@ -352,6 +372,15 @@ BOOST_AUTO_TEST_CASE(launchers_say_who_we_are) {
                            {"SLURM_JOB_ID", "77"},
                            {"SLURM_NNODES", "2"}});
     BOOST_TEST((s.rank == 5 && s.size == 6 && !s.one_host && s.run == "slurm-77-0-"));
+    // Programs of srun have as many ranks as its step, those of a proxy that it started may not.
+    for (auto const& [ranks, contradiction] :
+         {std::pair("1", ""), std::pair("2", ""), std::pair("16", "PMI_SIZE=16")})
+        BOOST_TEST(detect({{"SLURM_PROCID", "1"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_STEP_NUM_TASKS", "2"},
+                           {"PMI_RANK", "1"},
+                           {"PMI_SIZE", ranks}})
+                       .contradiction == contradiction);
     // A batch script and an interactive shell are no ranks of a step.
     for (auto const* step : {"4294967291", "4294967290", "4294967294"})
         BOOST_TEST(

@@ -16,10 +16,11 @@ struct launch_environment {
     bool one_host = true;  ///< All ranks run on this host.
     bool by_hand = false;  ///< By no launcher: on several hosts if they are told where to meet.
     std::string launcher{};
-    std::string run{};        ///< Unique to this run of this job; usable as a file name.
-    std::string id{};         ///< A `tcp_id`, if the launcher provides one.
-    int descriptor = -1;      ///< Rank 0's listening socket, if the launcher has opened it.
-    std::string variables{};  ///< "RANK=1, WORLD_SIZE=4": the source of rank and size.
+    std::string run{};            ///< Unique to this run of this job; usable as a file name.
+    std::string id{};             ///< A `tcp_id`, if the launcher provides one.
+    int descriptor = -1;          ///< Rank 0's listening socket, if the launcher has opened it.
+    std::string variables{};      ///< "RANK=1, WORLD_SIZE=4": the source of rank and size.
+    std::string contradiction{};  ///< "PMI_SIZE=8": shows that these are of another process.
 
     /// The supported launchers, as text for errors.
     static constexpr const char* looked_for =

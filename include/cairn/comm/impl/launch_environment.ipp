@@ -82,6 +82,10 @@ CAIRN_DECL launch_environment launch_environment::detect(const environment& get)
     } else if (has("SLURM_PROCID") && is_slurm_step(get("SLURM_STEP_ID"))) {
         is("Slurm", "SLURM_PROCID",
            has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
+        // Hydra (MPICH, Intel MPI) starts one proxy on each host with srun, and ranks inherit its
+        // variables. A number that is lower may be of the shell from which srun was called.
+        if (as_number(get("PMI_SIZE")).value_or(0) > e.size)
+            e.contradiction = "PMI_SIZE=" + text("PMI_SIZE");
         e.one_host = text("SLURM_STEP_NUM_NODES") == "1" || text("SLURM_NNODES") == "1";
         e.run = "slurm-" + text("SLURM_JOB_ID") + "-" + text("SLURM_STEP_ID") + "-" +
                 text("SLURM_RESTART_COUNT");

@@ -12,6 +12,7 @@
 #include <cairn/comm/detail/tcp/local_hosts.hpp>
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/completion.hpp>
+#include <cairn/error.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -81,6 +82,13 @@ CAIRN_DECL tcp_group tcp_group::over(const byte_broadcast& broadcast, int rank, 
 
 CAIRN_DECL tcp_group tcp_group::from_environment(const tcp_options& o) {
     auto e = detail::launch_environment::detect();
+    if (!e.contradiction.empty())
+        throw error(
+            errc::invalid_argument,
+            {.expected = "as many ranks as " + e.launcher + " says (" + e.variables + ")",
+             .found = e.contradiction + ": another launcher has started them within its step",
+             .remedy = "pass the communicator to cairn::tcp_group_from_mpi, or set CAIRN_RANK "
+                       "and CAIRN_WORLD_SIZE for each rank"});
     if (e.by_hand && !o.directory.empty()) e.one_host = false;
     if (e.size == 1) return tcp_group(tcp_id{}, 0, 1, o);
     if (!e.id.empty()) {
