@@ -7,6 +7,7 @@
 #include <cairn/catalog/garbage.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
+#include <cairn/comm/unique_id.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/detail/write_back.hpp>
 #include <cairn/object_store/file.hpp>
@@ -17,11 +18,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(limited_file_systems)
@@ -182,6 +185,38 @@ BOOST_AUTO_TEST_CASE(ranks_meet_where_nothing_can_be_synced) {
             write();
         BOOST_TEST(fs::exists(dir.dir / "cairn-run.group") == (e != EIO));
     }
+}
+
+/// As NFS does, until the directory is opened or, after up to a minute, its attributes expire.
+BOOST_AUTO_TEST_CASE(ranks_meet_where_a_file_stays_absent_for_those_that_looked_early) {
+    using clock = std::chrono::steady_clock;
+    support::scratch dir;
+    auto const d = dir.dir.string(), file = d + "/cairn-run.group";
+    cairn::detail::rendezvous_file zero(d, "run", 0), one(d, "run", 1);
+    watching const w(d);
+    bool absent = false;
+    int opened = 0;
+    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        if (what == "open" && path == d) {
+            absent = false;
+            ++opened;
+        }
+        if (what != "open" || path != file) return 0;
+        absent = absent || !fs::exists(file);
+        return absent ? ENOENT : 0;
+    };
+    auto const begun = clock::now();
+    for (int i = 0; i < 3; ++i) BOOST_TEST(!one.read().has_value());
+    cairn::tcp_id const id{{{"127.0.0.1", 1}}, {}};
+    zero.write(id);
+    std::optional<cairn::tcp_id> found;
+    while (!found && clock::now() < begun + std::chrono::seconds(30)) {
+        found = one.read();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    BOOST_TEST((found == id));
+    // A thousand ranks look 20 times a second: not all of that reaches the server.
+    BOOST_TEST(opened <= 1 + (clock::now() - begun) / std::chrono::milliseconds(500));
 }
 
 /// As by another process, which collects places without files.

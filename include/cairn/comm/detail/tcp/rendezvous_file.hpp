@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -117,7 +118,10 @@ public:
     std::optional<tcp_id> read() {
         struct stat s {};
         auto const text = contents(&s);
-        if (!text) return {};
+        if (!text) {
+            revalidate();
+            return {};
+        }
         seen_ = true;
         if (!is_ours_alone(s))
             throw error(errc::invalid_argument,
@@ -154,6 +158,16 @@ private:
     }
     unique_fd open(int flags) const {
         return unique_fd([&] { return ::open(path_.c_str(), flags | O_CLOEXEC | O_NOFOLLOW); });
+    }
+    /// A client of NFS reports a file as absent until the attributes of its directory expire, which
+    /// takes up to a minute, or until that is opened. Each time costs a request to the server.
+    void revalidate() {
+        auto const now = std::chrono::steady_clock::now();
+        if (now < revalidate_at_) return;
+        revalidate_at_ = now + std::chrono::milliseconds(500);
+        auto const directory = std::filesystem::path(path_).parent_path();
+        unique_fd const opened(
+            [&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
     }
     /// Tells the ranks of the run that uses the file that there is another one.
     void claim() const {
@@ -217,6 +231,7 @@ private:
     unique_fd mine_{};    ///< Open and locked by this process alone.
     std::string text_{};  ///< What this process has written.
     bool seen_ = false;
+    std::chrono::steady_clock::time_point revalidate_at_{};
 };
 
 /// Returns a name that distinguishes this run of a job from others that use the same directory.
