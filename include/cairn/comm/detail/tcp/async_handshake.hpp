@@ -223,14 +223,18 @@ private:
 
     void end() {
         if (over_.exchange(true)) return;
-        if (!failure_ && decides_.failure())
-            failure_ = std::make_exception_ptr(*decides_.failure());
-        found_.epoch = decides_.epoch();
-        for (auto const& [n, c] : std::exchange(all_, {})) {
-            if (!failure_ && c->kept_for() >= 0)
-                found_.sockets.emplace(c->kept_for(), c->release());
-            c->close();
+        try {
+            if (!failure_ && decides_.failure())
+                failure_ = std::make_exception_ptr(*decides_.failure());
+            found_.epoch = decides_.epoch();
+            for (auto const& [n, c] : all_)
+                if (!failure_ && c->kept_for() >= 0)
+                    found_.sockets.emplace(c->kept_for(), c->release());
+        } catch (...) {  // out of memory: whoever waits for the end must still be told
+            failure_ = std::current_exception();
+            found_.sockets.clear();
         }
+        for (auto const& [n, c] : std::exchange(all_, {})) c->close();
         listener_.reset();
         timer_.cancel();
         done_.cancel();
