@@ -258,6 +258,18 @@ BOOST_AUTO_TEST_CASE(ranks_that_were_started_differently_stop_the_start) {
     BOOST_TEST(contains(foreign, "an unused id that this process made"), foreign);
 }
 
+BOOST_AUTO_TEST_CASE(a_group_of_one_rank_closes_the_sockets_of_its_id) {
+    auto const id = tcp_group::unique_id();
+    tcp_group alone(id, 0, 1);
+    BOOST_TEST(cairn::detail::waiting_listeners::take(id).empty());
+    boost::asio::io_context io;
+    boost::asio::ip::tcp::socket s(io);
+    boost::system::error_code ec;
+    s.connect(endpoint_of(id.addresses.front()), ec);
+    BOOST_TEST(ec.failed());
+    meet(alone);
+}
+
 // UBSan's look at a thrown object opens a pipe, and takes the object for a bad one where it cannot.
 #ifdef __has_feature
 #if __has_feature(undefined_behavior_sanitizer)

@@ -84,7 +84,10 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
                               std::to_string(alive.peer_timeout.count()) + " ms"});
     try {
         tcp_neighbours found{1, {}};
-        if (where.size > 1) found = shake_hands(where, source, o);
+        if (where.size > 1)
+            found = shake_hands(where, source, o);
+        else if (auto const id = source())
+            waiting_listeners::close(*id);
         auto const lane = found.epoch;
         auto const engine = std::make_shared<tcp_engine>(where, o.liveness, std::move(found));
         engine->start();
