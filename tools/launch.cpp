@@ -201,7 +201,6 @@ private:
 
     /// Runs in the new process; never returns.
     [[noreturn]] void become(int rank) {
-        limit_.restore();
         // Rank 0 gets standard input, but not from a terminal, which only the foreground can read.
         if (rank != 0 || ::isatty(0) != 0) {
             int const none = ::open("/dev/null", O_RDONLY);
@@ -224,6 +223,8 @@ private:
         for (auto& w : words) argv.push_back(w.data());
         argv.push_back(nullptr);
         ::pthread_sigmask(SIG_SETMASK, &inherited_, nullptr);
+        // Until here, this process has the descriptors of all earlier ranks, and needs more.
+        limit_.restore();
         ::execvp(argv[0], argv.data());
         std::fprintf(stderr, "cairn launch: %s: %s\n", argv[0], std::strerror(errno));
         std::fflush(stderr);

@@ -200,10 +200,12 @@ def failures():
     ends = [(p.communicate(timeout=300), p.returncode) for p in few]
     wrong = [e for e in ends if e[1] == 0 or b"ulimit -n" not in e[0][1]]
     check("too few descriptors: an error that says so, and no rank is left", not wrong, wrong)
-    code, out, _ = sh(20, "ulimit -n", preexec_fn=lambda: resource.setrlimit(
-        resource.RLIMIT_NOFILE, (30, limits[1])))
+    code, out, _ = sh(20, "ulimit -n; readlink /proc/self/fd/0", input="for rank 0",
+                      preexec_fn=lambda: resource.setrlimit(
+                          resource.RLIMIT_NOFILE, (30, limits[1])))
     check("the launcher's own limit is raised, the ranks' is not",
           code == 0 and out.count("] 30\n") == 20, (code, out))
+    check("the last of many ranks have no input, either", out.count("] /dev/null\n") == 19, out)
 
 
 def input_of_ranks():
