@@ -10,6 +10,9 @@
 #include <boost/test/unit_test.hpp>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +24,7 @@
 #include <iterator>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -212,6 +216,36 @@ BOOST_AUTO_TEST_CASE(ranks_between_listen_at_their_own_addresses) {
             BOOST_TEST((std::find(wanted.begin(), wanted.end(), host) != wanted.end()), host);
         }
     }
+}
+
+/// Connecting may take seconds, in which a program that another thread starts would hold the socket.
+BOOST_AUTO_TEST_CASE(a_socket_that_connects_is_closed_in_children) {
+    auto const sockets = [] {
+        std::set<int> out;
+        for (auto const& d : fs::directory_iterator("/proc/self/fd")) {
+            std::error_code ec;
+            if (fs::read_symlink(d.path(), ec).string().starts_with("socket:["))
+                out.insert(std::stoi(d.path().filename().string()));
+        }
+        return out;
+    };
+    boost::asio::io_context io;
+    cairn::detail::tcp_listener const to(io.get_executor(), cairn::detail::loopback_hosts());
+    auto const before = sockets();
+    auto const c = std::make_shared<cairn::detail::handshake_connection>(
+        cairn::detail::tcp_socket::socket(io), cairn::detail::handshake_connection::events{});
+    c->connect(to.addresses().front());
+    auto now = sockets();
+    for (int d : before) now.erase(d);
+    BOOST_REQUIRE(now.size() == 1u);
+    int const fd = *now.begin();
+    BOOST_TEST((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    auto const child = ::fork();
+    if (child == 0) ::_exit(::fcntl(fd, F_GETFD) < 0 ? 0 : 1);
+    int status = -1;
+    BOOST_TEST(::waitpid(child, &status, 0) == child);
+    BOOST_TEST(status == 0);
+    c->close();
 }
 
 /// Whatever there is no memory for, from an id to a listener: no socket is forgotten.

@@ -8,6 +8,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
@@ -96,9 +97,15 @@ public:
         auto const self = shared_from_this();
         boost::system::error_code ec;
         auto const address = boost::asio::ip::make_address(to.host, ec);
-        if (!ec)
-            return socket_.async_connect({address, to.port},
-                                         [self](const error_code& e) { self->connected(e); });
+        if (!ec) {
+            tcp_socket::endpoint const at(address, to.port);
+            socket_.open(at.protocol(), ec);
+            if (ec)
+                return boost::asio::post(socket_.get_executor(),
+                                         [self, ec] { self->connected(ec); });
+            here_only_ = keep_from_children(socket_.native_handle());
+            return socket_.async_connect(at, [self](const error_code& e) { self->connected(e); });
+        }
         blocked_signals const blocked;  // for the thread that looks up names
         resolver_.async_resolve(
             to.host, std::to_string(to.port),
@@ -107,6 +114,8 @@ public:
                 boost::asio::async_connect(
                     self->socket_, found,
                     [self](const error_code& e2, const tcp_socket::endpoint&) {
+                        if (!e2)
+                            self->here_only_ = keep_from_children(self->socket_.native_handle());
                         self->connected(e2);
                     });
             });
@@ -144,7 +153,6 @@ private:
             close();
             return e.failed(number, ec);
         }
-        here_only_ = keep_from_children(socket_.native_handle());
         receive();
         e.connected(number);
     }
