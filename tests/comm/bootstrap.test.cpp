@@ -6,6 +6,8 @@
 #include "support/tcp_ranks.hpp"
 
 #include <cairn/comm/detail/launch_environment.hpp>
+#include <cairn/comm/detail/tcp/join.hpp>
+#include <cairn/comm/detail/tcp/local_hosts.hpp>
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -19,6 +21,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <list>
 #include <map>
@@ -280,6 +283,26 @@ BOOST_AUTO_TEST_CASE(a_file_of_ranks_with_another_number_is_the_same) {
         }
         BOOST_TEST(fs::exists(file) == (there.text() == another.text()));
     }
+}
+
+/// As a host has that runs many containers.
+BOOST_AUTO_TEST_CASE(an_id_of_hundreds_of_addresses_is_read_by_all_ranks) {
+    if (cairn::detail::find_own_addresses({}).loopback.empty()) {
+        std::cout << "    skipped: this host has no loopback\n";
+        return;
+    }
+    std::vector<std::string> hosts;
+    for (int i = 0; i < 400; ++i)
+        hosts.push_back("127.101." + std::to_string(100 + i / 100) + "." +
+                        std::to_string(100 + i % 100));
+    cairn::detail::made_id made;
+    auto const& id = made.make([&] { return cairn::detail::new_tcp_id(hosts); });
+    BOOST_TEST(id.addresses.size() > 100u);
+    support::scratch const place;
+    cairn::detail::rendezvous_file zero(place.dir.string(), "run", 0);
+    cairn::detail::rendezvous_file one(place.dir.string(), "run", 1);
+    zero.write(id);
+    BOOST_TEST((one.read() == id));
 }
 
 /// Jobs of one host each, on two hosts that share a directory, numbered alike by their launchers.

@@ -20,6 +20,7 @@ namespace cairn::detail {
 /// Size of the bootstrap message: an id, or the reason why rank 0 has none. Fixed, so that one
 /// broadcast is enough.
 inline constexpr std::size_t bootstrap_bytes = 4096;
+static_assert(longest_id + 16 <= bootstrap_bytes);
 
 /// Returns, on every rank, the id that rank 0 has made.
 /// @param made  On rank 0; must outlive the construction of the group.
@@ -33,9 +34,7 @@ tcp_id broadcast_id(int rank, int size, Broadcast& broadcast, made_id& made, Mak
     if (rank == 0) {
         wire_writer w;
         try {
-            auto id = made.make(make);
-            while (id.text().size() > bytes.size() - 16 && id.addresses.size() > 1)
-                id.addresses.pop_back();
+            auto const& id = made.make(make);
             w.u8(1);
             w.string(id.text());
         } catch (...) {

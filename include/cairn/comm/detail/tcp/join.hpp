@@ -31,6 +31,7 @@ inline tcp_id new_tcp_id(const std::vector<std::string>& hosts) {
     boost::asio::io_context io;
     tcp_listener listener(io.get_executor(), hosts);
     tcp_id id{listener.addresses(), tcp_id::new_secret()};
+    while (id.text().size() > longest_id && id.addresses.size() > 1) id.addresses.pop_back();
     waiting_listeners::put(id, listener.release());
     return id;
 }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -24,6 +25,9 @@
 namespace cairn::detail {
 
 using tcp_socket = boost::asio::ip::tcp;
+
+/// Longest text of an id: a broadcast and a rendezvous file have room for it.
+inline constexpr std::size_t longest_id = 4000;
 
 /// Returns how to fix a failed system call.
 inline std::string remedy_for(const boost::system::error_code& ec) {
