@@ -214,6 +214,33 @@ BOOST_AUTO_TEST_CASE(a_rank_that_waits_in_vain_names_the_file) {
     BOOST_TEST(contains(zero, "rank 1 did not join"), zero);
 }
 
+/// As a killed run of another version leaves it.
+BOOST_AUTO_TEST_CASE(a_file_that_holds_no_id_is_replaced_by_rank_0_or_named) {
+    support::scratch const place;
+    auto const d = place.dir.string(), file = d + "/cairn-run.group";
+    std::ofstream(file) << "cairn9:0123@elsewhere\n";
+    ::chmod(file.c_str(), 0600);
+    auto const said = failure_of([&] { tcp_group::from_directory(d, "run", 1, 2, soon(100ms)); });
+    BOOST_TEST(contains(said, "'" + file + "'"), said);
+    BOOST_TEST(contains(said, "rank 0 to write this file"), said);
+    BOOST_TEST(contains(said, "a file that holds no id of this version"), said);
+    std::string zero, one;
+    std::thread early([&] {
+        one = failure_of([&] {
+            auto g = tcp_group::from_directory(d, "run", 1, 2, soon(30s));
+            meet(g);
+        });
+    });
+    std::this_thread::sleep_for(100ms);
+    zero = failure_of([&] {
+        auto g = tcp_group::from_directory(d, "run", 0, 2, soon(30s));
+        meet(g);
+    });
+    early.join();
+    BOOST_TEST(zero == "");
+    BOOST_TEST(one == "");
+}
+
 /// Two jobs that use one name at the same time: ranks of one could join the other, so neither goes
 /// on, and each says who the other one was.
 BOOST_AUTO_TEST_CASE(a_name_that_another_job_uses_is_refused_in_both) {

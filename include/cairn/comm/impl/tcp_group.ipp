@@ -16,7 +16,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace cairn {
@@ -46,7 +48,9 @@ inline tree_seat join_through(rendezvous_file& file, tree_topology where, const 
         c.file = file.path();
         if (where.rank != 0) {
             c.expected = "rank 0 to write this file";
-            c.found = "no such file";
+            std::error_code unknown;
+            bool const there = std::filesystem::exists(file.path(), unknown);
+            c.found = there ? "a file that holds no id of this version" : "no such file";
             c.remedy =
                 "check that rank 0 is running, and that all ranks name the same directory and run";
         }

@@ -112,7 +112,7 @@ public:
         ::unlink(temporary.c_str());
         throw e;
     }
-    /// Returns nothing if the file does not exist yet or is incomplete.
+    /// Returns nothing if the file does not exist yet, is incomplete, or holds something else.
     /// @throws error errc::invalid_argument if another user could have written it,
     /// errc::already_exists if two runs use it
     std::optional<tcp_id> read() {
@@ -122,7 +122,6 @@ public:
             revalidate();
             return {};
         }
-        seen_ = true;
         if (!is_ours_alone(s))
             throw error(errc::invalid_argument,
                         {.file = path_,
@@ -132,7 +131,13 @@ public:
         if (text->empty() || text->back() != '\n') return {};
         auto const all = std::string_view(*text).substr(0, text->size() - 1);
         if (auto const end = all.find('\n'); end != all.npos) throw shared(all.substr(end + 1));
-        return tcp_id::parse(all);
+        try {
+            auto id = tcp_id::parse(all);
+            seen_ = true;
+            return id;
+        } catch (const error&) {  // left by a run of another version: rank 0 replaces it
+            return {};
+        }
     }
     /// On rank 0, once all ranks have joined: some may belong to another run.
     /// @throws error errc::already_exists if the rank 0 of another run has used the file
@@ -144,7 +149,7 @@ public:
     }
 
     const std::string& path() const noexcept { return path_; }
-    /// Whether `read` has found a file.
+    /// Whether `read` has found an id.
     bool seen() const noexcept { return seen_; }
 
 private:
