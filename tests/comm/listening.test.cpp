@@ -218,7 +218,8 @@ BOOST_AUTO_TEST_CASE(ranks_between_listen_at_their_own_addresses) {
     }
 }
 
-/// Connecting may take seconds, in which a program that another thread starts would hold the socket.
+/// Connecting may take seconds, in which a program that another thread starts would hold the
+/// socket.
 BOOST_AUTO_TEST_CASE(a_socket_that_connects_is_closed_in_children) {
     auto const sockets = [] {
         std::set<int> out;
