@@ -204,6 +204,10 @@ private:
         // Rank 0 gets standard input, but not from a terminal, which only the foreground can read.
         if (rank != 0 || ::isatty(0) != 0) {
             int const none = ::open("/dev/null", O_RDONLY);
+            if (none < 0) {
+                ::perror("cairn launch: /dev/null");
+                ::_exit(127);
+            }
             ::dup2(none, 0);
             ::close(none);
         }

@@ -50,7 +50,9 @@ inline tree_seat join_through(rendezvous_file& file, tree_topology where, const 
             c.expected = "rank 0 to write this file";
             std::error_code unknown;
             bool const there = std::filesystem::exists(file.path(), unknown);
-            c.found = there ? "a file that holds no id of this version" : "no such file";
+            c.found = there
+                          ? "a file that this rank cannot read, or that holds no id of this version"
+                          : "no such file";
             c.remedy =
                 "check that rank 0 is running, and that all ranks name the same directory and run";
         }
@@ -92,7 +94,8 @@ CAIRN_DECL tcp_group tcp_group::from_environment(const tcp_options& o) {
             {.expected = "as many ranks as " + e.launcher + " says (" + e.variables + ")",
              .found = e.contradiction + ": another launcher has started them within its step",
              .remedy = "pass the communicator to cairn::tcp_group_from_mpi, or set CAIRN_RANK "
-                       "and CAIRN_WORLD_SIZE for each rank"});
+                       "and CAIRN_WORLD_SIZE for each rank; unset PMI_SIZE if a program "
+                       "around srun has set it"});
     if (e.by_hand && !o.directory.empty()) e.one_host = false;
     if (e.size == 1) return tcp_group(tcp_id{}, 0, 1, o);
     if (!e.id.empty()) {
