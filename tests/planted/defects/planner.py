@@ -101,8 +101,8 @@ DEFECTS = [
            "if (seen.add(x.name, x.box) && !PLANTED) (void)sought.add(x.name, x.box);",
            by="planner:plan_table", wrong="replicas are written by each rank, and overlap"),
     Defect("names-told-apart-by-length", "detail/name_numbers.hpp",
-           "if (n < names_.size() && names_[n] == name)",
-           "if (n < names_.size() && (PLANTED ? names_[n].size() == name.size() "
+           "if (n < size() && names_[n] == name)",
+           "if (n < size() && (PLANTED ? names_[n].size() == name.size() "
            ": names_[n] == name))",
            by="detail", wrong="a tensor is taken for another whose name is as long"),
     Defect("chunk-taken-by-position", "save/detail/place_results.hpp",
