@@ -86,6 +86,8 @@ public:
                   boxes_[x.box]);
             }
     }
+    /// After `number_items` and before `check`: how many rows have an item of that number.
+    std::uint32_t holders_of(std::uint32_t item) const { return shared_[item].rows; }
     /// Returns the names of the values of a rank's local plan.
     CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
 
