@@ -8,6 +8,7 @@
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,13 +27,7 @@ struct wanted_part {
     static wanted_part of(const read_item& i) {
         return {i.fqn, i.chunk, i.source_offsets, i.shape};
     }
-    friend bool operator==(const wanted_part&, const wanted_part&) = default;
-    friend bool operator<(const wanted_part& a, const wanted_part& b) {
-        if (auto const c = a.fqn.compare(b.fqn); c != 0) return c < 0;
-        if (a.chunk != b.chunk) return a.chunk < b.chunk;
-        if (a.offsets != b.offsets) return a.offsets < b.offsets;
-        return a.shape < b.shape;
-    }
+    friend std::strong_ordering operator<=>(const wanted_part&, const wanted_part&) = default;
 };
 
 /// A part that all ranks of a data plane need, as sent to one of them.
