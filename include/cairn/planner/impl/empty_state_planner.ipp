@@ -50,10 +50,7 @@ inline void refuse_transforms(const std::string& fqn,
             try {
                 (void)is_compressed(c->at.transforms);
             } catch (const error& e) {
-                auto where = e.context();
-                where.fqn = fqn;
-                where.file = c->at.file;
-                throw error(e.code(), std::move(where));
+                throw completed(e, {.fqn = fqn, .file = c->at.file});
             }
         }
 }
