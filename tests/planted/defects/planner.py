@@ -53,8 +53,8 @@ DEFECTS = [
            "auto const chosen = beside == nullptr || PLANTED ? best : *beside;",
            by="planner models storage", wrong="a tied weight is written by a rank of its own"),
     Defect("chains-of-ties-stored-once", TABLE,
-           "!(with < k && rows_[with].stored && rows_[with].type == x.type);",
-           "!(with < k && (PLANTED || rows_[with].stored) && rows_[with].type == x.type);",
+           "!(with < k && stored[with] && rows_[with].type == x.type);",
+           "!(with < k && (PLANTED || stored[with]) && rows_[with].type == x.type);",
            by="planner:plan_table", wrong="files are named for fewer items than are written"),
     Defect("table-ties-to-what-another-writes", TABLE,
            "if (beside == nullptr && x.was_tied && x.tied != none && "
