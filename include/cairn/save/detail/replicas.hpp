@@ -11,6 +11,7 @@
 #include <cairn/save/options.hpp>
 #include <cairn/state/flat_state.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -154,15 +155,13 @@ private:
         auto const before = [](const std::vector<rank_range>& a, const std::vector<rank_range>& b) {
             return a.size() != b.size() ? a.size() < b.size() : a[0].first > b[0].first;
         };
-        constexpr std::size_t shown = 4;
+        auto const shown = std::min<std::size_t>(4, sides.size());
+        std::partial_sort(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(shown),
+                          sides.end(), before);
         std::string s;
-        for (std::size_t k = 0; k < sides.size() && k < shown; ++k) {
-            std::vector<rank_range>* first = nullptr;  // of those not shown yet
-            for (auto& side : sides)
-                if (!side.empty() && (first == nullptr || before(side, *first))) first = &side;
-            normalise(*first);
-            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(*first));
-            first->clear();
+        for (std::size_t k = 0; k < shown; ++k) {
+            normalise(sides[k]);
+            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(sides[k]));
         }
         return sides.size() > shown ? s + ", ..." : s;
     }

@@ -70,13 +70,13 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
         for (std::uint32_t i = 0; i < plans[r]->items.size(); ++i) {
             auto const& item = plans[r]->items[i];
-            auto const n = bytes_of(item, m);
+            auto const* const t = m.tensor(item.fqn);
+            auto const n = bytes_of(item, t);
             if (n == 0) continue;
             if (r == 0) {
                 auto& f = all[wanted_part::of(item)];
                 if (!f.items.empty()) continue;
-                auto const& chunks = m.tensor(item.fqn)->chunks;
-                f = {{i}, n, &chunks.file(item.chunk), chunks.row_of(item.chunk).offset};
+                f = {{i}, n, &t->chunks.file(item.chunk), t->chunks.row_of(item.chunk).offset};
             } else if (auto const it = all.find(wanted_part::of(item));
                        it != all.end() && it->second.items.size() == r) {
                 it->second.items.push_back(i);
