@@ -150,6 +150,12 @@ private:
     bool state_modified_ = false;
 };
 
+namespace detail {
+
+/// Returns an error with the members of `more` where its own context has none.
+CAIRN_DECL error completed(const error& e, error_context more);
+
+}  // namespace detail
 }  // namespace cairn
 
 template <>

@@ -21,4 +21,21 @@ BOOST_AUTO_TEST_CASE(an_error_without_failures_is_an_error_nevertheless) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(an_error_is_completed_where_its_context_is_empty) {
+    cairn::error const bare(cairn::errc::io, {});
+    auto const all = cairn::detail::completed(bare, {1, "w", "f", "four", "five", "wait"});
+    BOOST_TEST(all.code() == make_error_code(cairn::errc::io));
+    BOOST_TEST(std::string(all.what()).find("five") != std::string::npos);
+    auto const again = cairn::detail::completed(all, {2, "v", "g", "one", "two", "stop"});
+    for (auto const* e : {&all, &again}) {
+        auto const& where = e->context();
+        BOOST_TEST(where.rank == 1);
+        BOOST_TEST(where.fqn == "w");
+        BOOST_TEST(where.file == "f");
+        BOOST_TEST(where.expected == "four");
+        BOOST_TEST(where.found == "five");
+        BOOST_TEST(where.remedy == "wait");
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -32,10 +32,9 @@ inline void plan(bytes b) {
         for (int r = 0; r < ranks; ++r) t.add(b, values);
         t.number_items();
         try {
-            t.assign(cairn::replica_writer::least_loaded);
+            (void)t.assign(cairn::replica_writer::least_loaded);
             t.check();
             (void)t.make_metadata();
-            (void)t.stored_amounts();
             for (int r = 0; r < ranks; ++r)
                 (void)impl::selected(p, t.selection_of(static_cast<std::size_t>(r)));
         } catch (const cairn::error&) {  // contradictions, holes, overlaps

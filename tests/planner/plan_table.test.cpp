@@ -65,11 +65,11 @@ tabled by_table(std::vector<save_plan> local, bool lowest) {
     impl::plan_table t(std::array{std::size_t{0}, bytes / 2, bytes, 100 * bytes}[calls++ % 4]);
     for (std::size_t r = 0; r < local.size(); ++r) t.add(encoded[r], values[r]);
     t.number_items();
-    t.assign(lowest ? cairn::replica_writer::lowest_rank : cairn::replica_writer::least_loaded);
-    t.check();
     tabled j;
+    j.stored =
+        t.assign(lowest ? cairn::replica_writer::lowest_rank : cairn::replica_writer::least_loaded);
+    t.check();
     j.meta = t.make_metadata();
-    j.stored = t.stored_amounts();
     for (std::size_t r = 0; r < local.size(); ++r) {
         impl::give_value_numbers(local[r], values[r]);
         // As the rank receives it.

@@ -22,16 +22,12 @@ class name_numbers {
 public:
     std::uint32_t add(std::string_view name) {
         if (auto const n = guessed(name)) return *n;
-        auto const fresh = static_cast<std::uint32_t>(names_.size());
+        names_.resize(size());  // an earlier call without memory may have left its name
         names_.push_back(name);
-        try {
-            auto const [it, is_new] = numbers_.try_emplace(name, fresh);
-            if (!is_new) names_.pop_back();
-            return last_ = it->second;
-        } catch (...) {  // no memory
-            names_.pop_back();
-            throw;
-        }
+        auto const fresh = static_cast<std::uint32_t>(size());
+        auto const [it, is_new] = numbers_.try_emplace(name, fresh);
+        if (!is_new) names_.pop_back();
+        return last_ = it->second;
     }
     /// Returns what `find` does; may be called by several threads.
     std::optional<std::uint32_t> known(std::string_view name) const {
@@ -45,15 +41,14 @@ public:
         if (n) last_ = *n;
         return n;
     }
-    std::size_t size() const noexcept { return names_.size(); }
+    std::size_t size() const noexcept { return numbers_.size(); }
     /// In the order of their numbers.
     const std::vector<std::string_view>& names() const noexcept { return names_; }
 
 private:
     std::optional<std::uint32_t> guessed(std::string_view name) {
         for (std::size_t const n : {std::size_t{last_} + 1, std::size_t{last_}, std::size_t{0}})
-            if (n < names_.size() && names_[n] == name)
-                return last_ = static_cast<std::uint32_t>(n);
+            if (n < size() && names_[n] == name) return last_ = static_cast<std::uint32_t>(n);
         return {};
     }
 

@@ -37,9 +37,6 @@ public:
     friend bool operator==(const posting_executor& a, const posting_executor& b) noexcept {
         return a.to_ == b.to_;
     }
-    friend bool operator!=(const posting_executor& a, const posting_executor& b) noexcept {
-        return !(a == b);
-    }
 
 private:
     boost::asio::execution_context* context_;

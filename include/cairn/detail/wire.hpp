@@ -28,8 +28,8 @@ public:
         : buffer_(std::exchange(other.buffer_, {})), used_(std::exchange(other.used_, 0)) {}
 
     void u8(std::uint8_t v) { *grow(1) = std::byte{v}; }
-    void u32(std::uint32_t v) { fixed(v); }
-    void u64(std::uint64_t v) { fixed(v); }
+    void u32(std::uint32_t v) { put(grow(sizeof v), v); }
+    void u64(std::uint64_t v) { put(grow(sizeof v), v); }
     void u32s(std::span<const std::uint32_t> all) {
         auto* to = grow(all.size() * sizeof(std::uint32_t));
         for (auto const v : all) to = put(to, v);
@@ -86,10 +86,6 @@ private:
         buffer_.resize(all <= buffer_.capacity() ? buffer_.capacity()
                                                  : std::max({std::size_t{64}, 2 * used_, all}));
     }
-    template <class T>
-    void fixed(T v) {
-        put(grow(sizeof v), v);
-    }
     /// @return The end of what was written.
     template <class T>
     static std::byte* put(std::byte* to, T v) {
@@ -114,8 +110,8 @@ public:
         need(1);
         return static_cast<std::uint8_t>(in_[at_++]);
     }
-    std::uint32_t u32() { return fixed<std::uint32_t>(); }
-    std::uint64_t u64() { return fixed<std::uint64_t>(); }
+    std::uint32_t u32() { return at<std::uint32_t>(raw(sizeof(std::uint32_t)).data()); }
+    std::uint64_t u64() { return at<std::uint64_t>(raw(sizeof(std::uint64_t)).data()); }
     /// Fills `into`.
     void u32s(std::span<std::uint32_t> into) {
         auto const* from = raw(into.size_bytes()).data();
@@ -173,10 +169,6 @@ private:
             return v;
         }
         fail(end < 10 ? "fewer bytes than announced" : "a varint of more than 64 bits");
-    }
-    template <class T>
-    T fixed() {
-        return at<T>(raw(sizeof(T)).data());
     }
     template <class T>
     static T at(const std::byte* from) noexcept {

@@ -187,24 +187,17 @@ private:
 };
 
 class chunk_list::const_iterator {
-    struct arrow {
-        chunk c;
-        const chunk* operator->() const noexcept { return &c; }
-    };
-
 public:
     using iterator_concept = std::forward_iterator_tag;
     using iterator_category = std::input_iterator_tag;
     using value_type = chunk;
     using difference_type = std::ptrdiff_t;
-    using pointer = arrow;
     using reference = chunk;
 
     const_iterator() = default;
     const_iterator(const chunk_list& of, std::size_t i) noexcept : of_(&of), i_(i) {}
 
     chunk operator*() const { return (*of_)[i_]; }
-    arrow operator->() const { return {**this}; }
     const_iterator& operator++() noexcept {
         ++i_;
         return *this;

@@ -26,17 +26,13 @@ public:
     /// Returns the number of a name, which is added if it is new.
     std::uint32_t add(std::string_view name) {
         if (auto const n = numbers_.find(name)) return *n;
+        names_.resize(size());  // an earlier call without memory may have left its name
         names_.push_back(std::make_unique<const std::string>(name));
-        try {
-            return numbers_.add(*names_.back());
-        } catch (...) {  // no memory
-            names_.pop_back();
-            throw;
-        }
+        return numbers_.add(*names_.back());
     }
     std::optional<std::uint32_t> find(std::string_view name) const { return numbers_.known(name); }
     const std::string& operator[](std::uint32_t n) const noexcept { return *names_[n]; }
-    std::size_t size() const noexcept { return names_.size(); }
+    std::size_t size() const noexcept { return numbers_.size(); }
 
     /// Whether several lists use these names, so that none may add to them alone. Once true, it
     /// stays true.

@@ -24,8 +24,6 @@ public:
     CAIRN_DECL default_planner& operator=(default_planner&&) noexcept;
     CAIRN_DECL ~default_planner();
 
-    CAIRN_DECL const planner_options& options() const noexcept;
-
     CAIRN_DECL void set_up_save(const flat_state& state, int rank, bool coordinator);
     CAIRN_DECL save_plan create_local_save_plan();
     CAIRN_DECL std::pair<std::vector<save_plan>, metadata> create_global_save_plan(
@@ -52,11 +50,8 @@ public:
     /// True: `planner_data` of a local plan names the keys that it does not want. Of a plan that
     /// lost that, or of another planner, and has no items, every key counts as wanted.
     bool items_stay_local() const noexcept { return true; }
-    CAIRN_DECL load_report finish_load();
-
     /// Returns how state and checkpoint differ, after `create_local_load_plan`, even if that threw.
-    /// Until `finish_load_plan`, `unexpected` lists the keys that this rank alone does not want.
-    CAIRN_DECL const load_report& report() const noexcept;
+    CAIRN_DECL load_report finish_load();
 
 private:
     struct sides;

@@ -48,24 +48,17 @@ struct load_tree_options {
 
 /// A LoadPlanner that loads what the checkpoint holds; DCP's `_EmptyStateDictLoadPlanner`. It
 /// replaces the state passed to the load; `take()` returns the filled tree afterwards.
-class empty_state_planner {
+class empty_state_planner : default_planner {
 public:
     explicit empty_state_planner(load_tree_options options, planner_options planner = {})
-        : options_(std::move(options)), inner_(std::move(planner)) {}
+        : default_planner(std::move(planner)), options_(std::move(options)) {}
 
     CAIRN_DECL void set_up_load(flat_state& state, const metadata& m, int rank, bool coordinator);
-    load_plan create_local_load_plan() { return inner_.create_local_load_plan(); }
-    std::vector<load_plan> create_global_load_plan(std::vector<load_plan> all) {
-        return inner_.create_global_load_plan(std::move(all));
-    }
-    load_plan finish_load_plan(load_plan plan) { return inner_.finish_load_plan(std::move(plan)); }
-    tensor_view resolve_tensor(const read_item& item) { return inner_.resolve_tensor(item); }
-    void commit_tensor(const read_item& item, const tensor_view& v) {
-        inner_.commit_tensor(item, v);
-    }
-    void load_value(const read_item& item, value v) { inner_.load_value(item, std::move(v)); }
-    bool items_stay_local() const noexcept { return inner_.items_stay_local(); }
-    load_report finish_load() { return inner_.finish_load(); }
+    using default_planner::commit_tensor, default_planner::create_global_load_plan,
+        default_planner::create_local_load_plan, default_planner::finish_load,
+        default_planner::finish_load_plan, default_planner::load_value,
+        default_planner::resolve_tensor;
+    bool items_stay_local() const noexcept { return default_planner::items_stay_local(); }
 
     /// Returns the tree, nested as it was saved.
     state_dict take() { return std::move(tree_); }
@@ -79,7 +72,6 @@ private:
                          flat_state& state) const;
 
     load_tree_options options_;
-    default_planner inner_;
     state_dict tree_;
 };
 

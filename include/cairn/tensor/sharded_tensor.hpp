@@ -86,9 +86,7 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
     try {
         return local_shards(global, boxes_of(global, mesh, placements, rank), local);
     } catch (const error& e) {
-        error_context where = e.context();
-        where.rank = rank;
-        throw error(e.code(), std::move(where));
+        throw detail::completed(e, {.rank = rank});
     }
 }
 

@@ -53,8 +53,8 @@ DEFECTS = [
            "auto const chosen = beside == nullptr || PLANTED ? best : *beside;",
            by="planner models storage", wrong="a tied weight is written by a rank of its own"),
     Defect("chains-of-ties-stored-once", TABLE,
-           "!(with < k && rows_[with].stored && rows_[with].type == x.type);",
-           "!(with < k && (PLANTED || rows_[with].stored) && rows_[with].type == x.type);",
+           "!(with < k && stored[with] && rows_[with].type == x.type);",
+           "!(with < k && (PLANTED || stored[with]) && rows_[with].type == x.type);",
            by="planner:plan_table", wrong="files are named for fewer items than are written"),
     Defect("table-ties-to-what-another-writes", TABLE,
            "if (beside == nullptr && x.was_tied && x.tied != none && "
@@ -101,8 +101,8 @@ DEFECTS = [
            "if (seen.add(x.name, x.box) && !PLANTED) (void)sought.add(x.name, x.box);",
            by="planner:plan_table", wrong="replicas are written by each rank, and overlap"),
     Defect("names-told-apart-by-length", "detail/name_numbers.hpp",
-           "if (n < names_.size() && names_[n] == name)",
-           "if (n < names_.size() && (PLANTED ? names_[n].size() == name.size() "
+           "if (n < size() && names_[n] == name)",
+           "if (n < size() && (PLANTED ? names_[n].size() == name.size() "
            ": names_[n] == name))",
            by="detail", wrong="a tensor is taken for another whose name is as long"),
     Defect("chunk-taken-by-position", "save/detail/place_results.hpp",

@@ -169,10 +169,7 @@ private:
             f();
             return true;
         } catch (const error& e) {
-            auto where = e.context();
-            if (where.fqn.empty()) where.fqn = fqn;
-            if (where.file.empty()) where.file = store_.describe(name);
-            error const found(e.code(), std::move(where));
+            auto const found = completed(e, {.fqn = fqn, .file = store_.describe(name)});
             // An item that this version does not know does not affect the others.
             if (e.code() == make_error_code(errc::unsupported) && name != scope_.metadata_file) {
                 unread_.push_back(found.what());

@@ -109,11 +109,10 @@ CAIRN_DECL auto candidates::next_one() -> std::optional<candidate> {
     } catch (const error& e) {
         auto const why = current_problem();
         if (!why.damaged) {  // it may be whole: no older step is resumed in its place
-            auto where = e.context();
-            if (where.file.empty()) where.file = root_.at(current_).describe(metadata_name);
-            if (where.remedy.empty() && e.code() == make_error_code(errc::unsupported))
-                where.remedy = "use a version of cairn that knows it, or load an older one by name";
-            throw error(e.code(), std::move(where));
+            error_context more{.file = root_.at(current_).describe(metadata_name)};
+            if (e.code() == make_error_code(errc::unsupported))
+                more.remedy = "use a version of cairn that knows it, or load an older one by name";
+            throw completed(e, std::move(more));
         }
         skip(why, false, verify_level::metadata);
         return {};

@@ -31,10 +31,8 @@ inline verify_report verify_by_reading(const any_store& place, const checkpoint_
                                        const std::function<void(std::uint64_t bytes)>& progress) {
     verify_report r;
     auto const note = [&](const error& e, const std::string& fqn) {
-        auto where = e.context();
-        if (where.fqn.empty()) where.fqn = fqn;
         r.damaged = r.damaged || is_damage(e.code());
-        r.findings.emplace_back(error(e.code(), std::move(where)).what());
+        r.findings.emplace_back(completed(e, {.fqn = fqn}).what());
     };
     auto const advance = [&](std::uint64_t bytes) {
         r.bytes += bytes;

@@ -32,9 +32,7 @@ CAIRN_DECL metadata read_checked_metadata(any_store& place) {
         check_metadata(m);
         return m;
     } catch (const error& e) {
-        auto where = e.context();
-        if (where.file.empty()) where.file = place.describe(metadata_name);
-        throw error(e.code(), std::move(where));
+        throw completed(e, {.file = place.describe(metadata_name)});
     }
 }
 

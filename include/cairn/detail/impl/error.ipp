@@ -54,6 +54,15 @@ CAIRN_DECL rank_failure error::as_failure(int rank) const {
     return f;
 }
 
+CAIRN_DECL error detail::completed(const error& e, error_context more) {
+    auto where = e.context();
+    if (where.rank < 0) where.rank = more.rank;
+    for (auto const text : {&error_context::fqn, &error_context::file, &error_context::expected,
+                            &error_context::found, &error_context::remedy})
+        if ((where.*text).empty()) where.*text = std::move(more.*text);
+    return {e.code(), std::move(where)};
+}
+
 CAIRN_DECL std::string error::describe(const std::string& what, const error_context& c) {
     constexpr std::size_t most = 2048;
     auto const text = [](const std::string& t) {

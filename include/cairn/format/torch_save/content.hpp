@@ -88,9 +88,7 @@ public:
             try {
                 entries_.emplace(name, entry{std::move(leaf.path), classify(leaf.node, plain)});
             } catch (const error& e) {
-                auto where = e.context();
-                where.fqn = name;
-                throw error(e.code(), std::move(where));
+                throw cairn::detail::completed(e, {.fqn = name});
             }
         }
         text_keys_ = std::move(flat.text_keys());

@@ -52,9 +52,7 @@ public:
             try {
                 place(path, i);
             } catch (const error& e) {
-                auto where = e.context();
-                where.fqn = fqn;
-                throw error(e.code(), std::move(where));
+                throw cairn::detail::completed(e, {.fqn = fqn});
             }
         }
         if (entries.empty()) root_ = &dicts_.emplace_back();

@@ -109,10 +109,8 @@ private:
             else
                 write(*entry, std::get<value>(entries_[*entry].what));
         } catch (const error& e) {
-            auto where = e.context();
-            where.fqn = entries_[*entry].fqn;
-            if (where.remedy.empty()) where.remedy = "leave the value out, or change it";
-            throw error(e.code(), std::move(where));
+            throw cairn::detail::completed(
+                e, {.fqn = entries_[*entry].fqn, .remedy = "leave the value out, or change it"});
         }
         largest_ = std::max(largest_, {p_.out().size() - begin, *entry});
     }

@@ -52,9 +52,6 @@ CAIRN_DECL item_layout get_layout(wire_reader& r);
 /// name.
 CAIRN_DECL void put_within_file(wire_writer& w, const storage_location& at);
 CAIRN_DECL storage_location get_within_file(wire_reader& r, std::string file);
-/// Writes the location, without its file, of a chunk that is not unusual.
-CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
-                                std::span<const std::int64_t> lengths);
 /// Returns the location, without its file, if the chunk is unusual; otherwise sets `at`, except its
 /// file.
 CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,

@@ -109,13 +109,8 @@ CAIRN_DECL void chunk_list::set(std::size_t i, const chunk& c, std::uint32_t fil
     rows_[i] = p;
 }
 CAIRN_DECL auto chunk_list::add() -> blank {
+    numbers_.resize(2 * rank_ * (size() + 1));  // exact again after a call without memory
     rows_.emplace_back();
-    try {
-        numbers_.resize(2 * rank_ * size());
-    } catch (...) {  // no memory
-        rows_.pop_back();
-        throw;
-    }
     std::span const numbers(numbers_.data() + 2 * rank_ * (size() - 1), 2 * rank_);
     return {numbers.first(rank_), numbers.last(rank_), rows_.back()};
 }

@@ -110,19 +110,6 @@ CAIRN_DECL storage_location get_within_file(wire_reader& r, std::string file) {
     return at;
 }
 
-CAIRN_DECL void put_within_file(wire_writer& w, const chunk_list::row& at,
-                                std::span<const std::int64_t> lengths) {
-    w.varint(at.offset);
-    w.varint(at.length);
-    w.u8(at.has_layout ? 1 : 0);
-    if (!at.has_layout) return;
-    w.varint(at.payload_offset);
-    w.varint(at.payload_length);
-    w.u32(at.payload_crc);
-    w.u32(at.item_crc);
-    w.varint(lengths.size());
-    for_each_row_major_stride(lengths, [&](std::int64_t n) { w.svarint(n); });
-}
 CAIRN_DECL std::optional<storage_location> get_within_file(wire_reader& r, chunk_list::row& at,
                                                            std::span<const std::int64_t> lengths) {
     auto const start = r;

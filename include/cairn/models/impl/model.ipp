@@ -38,9 +38,7 @@ CAIRN_DECL void model_visitor::add(std::string_view name, model_entry e) {
 }
 
 CAIRN_DECL void model_visitor::throw_for(const error& x, std::string fqn) {
-    auto where = x.context();
-    if (where.fqn.empty()) where.fqn = std::move(fqn);
-    throw error(x.code(), std::move(where));
+    throw detail::completed(x, {.fqn = std::move(fqn)});
 }
 
 CAIRN_DECL std::size_t model_visitor::enter(std::string_view name) {

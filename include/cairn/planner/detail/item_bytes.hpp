@@ -23,10 +23,6 @@ inline std::uint64_t bytes_of(const read_item& i, const tensor_metadata* t) {
             return 0;
     return static_cast<std::uint64_t>(i.shape.product()) * size_of(t->type);
 }
-/// Overload that looks up the tensor.
-inline std::uint64_t bytes_of(const read_item& i, const metadata& m) {
-    return bytes_of(i, m.tensor(i.fqn));
-}
 
 /// As `bytes_of`, also for an item of finer dimensions of its chunk (`read_target::finer`), whose
 /// shape says how many elements it has.

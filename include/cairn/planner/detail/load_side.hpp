@@ -66,7 +66,7 @@ public:
             auto const name = find_entry(i, entries);
             auto const* const entry = entry_of_[i];
             asked.insert(asked.end(), name);
-            if (leaf.per_rank()) asked.merge(of_ranks(leaf.fqn));
+            if (leaf.per_rank()) asked.merge(saved(leaf.fqn).keys);
             if (entry == nullptr) {
                 if (!add_older(plan, leaf, i, asked)) add_missing(leaf, name);
                 continue;
@@ -248,7 +248,7 @@ private:
             report_.warnings.push_back("'" + name + "' is missing: the mapping makes it of " +
                                        unmade->second.of + ", found " + unmade->second.found);
         if (!options_->partial && (leaf.value() == nullptr || !leaf.value()->optional))
-            problems_.add_missing(name, leaf.per_rank() ? saved_ranks(leaf.fqn) : 0, *stored_);
+            problems_.add_missing(name, leaf.per_rank() ? saved(leaf.fqn).ranks : 0, *stored_);
     }
     /// Whether a tensor can be loaded from what is stored; notes what keeps it from that.
     /// @param stored  Null: a value.
@@ -335,12 +335,18 @@ private:
     /// Returns the rank whose per-rank leaf this rank loads.
     int source_of(const std::string& name) const {
         if (!options_->per_rank_source) return rank_;
-        auto const saved = saved_ranks(name);
-        return saved == 0 ? rank_ : options_->per_rank_source(rank_, saved);
+        auto const ranks = saved(name).ranks;
+        return ranks == 0 ? rank_ : options_->per_rank_source(rank_, ranks);
     }
-    /// Calls `f(key, rank)` for each entry that a rank saved as its own under a name.
-    template <class F>
-    void for_each_saved(const std::string& name, F&& f) const {
+    /// The entries that ranks saved as their own under a name.
+    struct own_entries {
+        std::set<std::string> keys{};
+        int ranks = 0;  ///< How many saved one, if these are the ranks from 0 on.
+    };
+    /// A state that has one rank's entry also accounts for those of ranks that no longer exist, and
+    /// need not load them.
+    own_entries saved(const std::string& name) const {
+        own_entries all;
         auto const prefix = name + ".";
         for (auto it = stored_->entries.lower_bound(prefix);
              it != stored_->entries.end() && it->first.starts_with(prefix); ++it) {
@@ -348,22 +354,11 @@ private:
             auto const* const last = it->first.data() + it->first.size();
             auto const [end, problem] =
                 std::from_chars(it->first.data() + prefix.size(), last, rank);
-            if (problem == std::errc() && end == last && rank >= 0 && rank < INT_MAX)
-                f(it->first, rank);
+            if (problem != std::errc() || end != last || rank < 0 || rank == INT_MAX) continue;
+            all.keys.insert(all.keys.end(), it->first);
+            all.ranks = std::max(all.ranks, rank + 1);
         }
-    }
-    /// Returns how many ranks saved their own entry under a name, if these are the ranks from 0 on.
-    int saved_ranks(const std::string& name) const {
-        int ranks = 0;
-        for_each_saved(name, [&](auto const&, int rank) { ranks = std::max(ranks, rank + 1); });
-        return ranks;
-    }
-    /// Returns the keys of all ranks under a name: a state that has one rank's entry also accounts
-    /// for those of ranks that no longer exist, and need not load them.
-    std::set<std::string> of_ranks(const std::string& name) const {
-        std::set<std::string> keys;
-        for_each_saved(name, [&](auto const& key, int) { keys.insert(key); });
-        return keys;
+        return all;
     }
 
     /// Lets a number of the state that is stored as a tensor of one element be loaded as one, and

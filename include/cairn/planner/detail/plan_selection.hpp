@@ -77,6 +77,7 @@ inline save_plan selected(const save_plan& local, const plan_selection& s) {
         if (by_itself) item.tied_to.clear();
     }
     part.paths = local.paths;
+    part.storage_data = local.storage_data;
     return part;
 }
 

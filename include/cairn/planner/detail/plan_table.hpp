@@ -42,9 +42,10 @@ public:
 
     /// Decides which rank writes what: items are assigned in the order in which they are first
     /// seen, rank by rank; see `dedup_save_plans`.
+    /// @return What each rank stores.
     /// @throws error errc::invalid_plan naming both ranks if two contradict each other, or the rank
     /// that lists an item twice
-    CAIRN_DECL void assign(replica_writer by);
+    CAIRN_DECL std::vector<stored_amount> assign(replica_writer by);
     /// Instead of `assign`: each rank writes what it lists.
     /// @param empty  Whether to keep items without elements, too, of tensors that have others.
     CAIRN_DECL void keep_all(bool empty);
@@ -56,8 +57,6 @@ public:
     std::size_t ranks() const noexcept { return row_ends_.size(); }
     /// Returns the items that a rank is to carry out, after `assign` or `keep_all`.
     CAIRN_DECL plan_selection selection_of(std::size_t rank) const;
-    /// Returns what each rank stores, after `assign`.
-    CAIRN_DECL std::vector<stored_amount> stored_amounts() const;
 
     /// Returns the metadata of all chunks, without locations, after `check`.
     CAIRN_DECL metadata make_metadata() const;
@@ -86,6 +85,8 @@ public:
                   boxes_[x.box]);
             }
     }
+    /// After `number_items` and before `check`: how many rows have an item of that number.
+    std::uint32_t holders_of(std::uint32_t item) const { return shared_[item].rows; }
     /// Returns the names of the values of a rank's local plan.
     CAIRN_DECL std::vector<std::uint32_t> value_names(std::size_t rank) const;
 
@@ -102,7 +103,6 @@ private:
         bool was_tied : 1 = false;  ///< As it was encoded.
         bool kept : 1 = false;
         bool beside : 1 = false;  ///< Kept, and by the rank that writes what it is tied to.
-        bool stored : 1 = false;  ///< Kept, and not stored with what it is tied to.
 
         bool is_item() const noexcept { return item != none; }
         bool is_shared() const noexcept { return item < alone; }

@@ -8,18 +8,13 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
 /// Removes from plans the items that, according to their table, a rank does not carry out.
 inline void select_of(const plan_table& t, std::vector<save_plan>& plans) {
-    for (std::size_t r = 0; r < plans.size(); ++r) {
-        auto part = selected(plans[r], t.selection_of(r));
-        part.storage_data = std::move(plans[r].storage_data);
-        plans[r] = std::move(part);
-    }
+    for (std::size_t r = 0; r < plans.size(); ++r) plans[r] = selected(plans[r], t.selection_of(r));
 }
 
 /// A table of plans that are not encoded.

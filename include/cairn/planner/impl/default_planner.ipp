@@ -34,10 +34,6 @@ CAIRN_DECL default_planner::default_planner(default_planner&&) noexcept = defaul
 CAIRN_DECL default_planner& default_planner::operator=(default_planner&&) noexcept = default;
 CAIRN_DECL default_planner::~default_planner() = default;
 
-CAIRN_DECL const planner_options& default_planner::options() const noexcept {
-    return sides_->options;
-}
-
 CAIRN_DECL void default_planner::set_up_save(const flat_state& state, int rank, bool) {
     sides_->save.set_up(state, rank);
 }
@@ -100,9 +96,6 @@ CAIRN_DECL const std::vector<stored_tie>& default_planner::ties() const noexcept
     return sides_->load.ties();
 }
 CAIRN_DECL load_report default_planner::finish_load() {
-    return sides_->load.report();
-}
-CAIRN_DECL const load_report& default_planner::report() const noexcept {
     return sides_->load.report();
 }
 

@@ -50,10 +50,7 @@ inline void refuse_transforms(const std::string& fqn,
             try {
                 (void)is_compressed(c->at.transforms);
             } catch (const error& e) {
-                auto where = e.context();
-                where.fqn = fqn;
-                where.file = c->at.file;
-                throw error(e.code(), std::move(where));
+                throw completed(e, {.fqn = fqn, .file = c->at.file});
             }
         }
 }
@@ -100,7 +97,7 @@ CAIRN_DECL void empty_state_planner::set_up_load(flat_state& state, const metada
              .found = "a prefix that matches none of " + std::to_string(m.entries.size()) + " keys",
              .remedy = m.entries.empty() ? std::string()
                                          : "keys look like '" + m.entries.begin()->first + "'"});
-    inner_.set_up_load(state, m, rank, coordinator);
+    default_planner::set_up_load(state, m, rank, coordinator);
 }
 CAIRN_DECL bool empty_state_planner::wanted(std::string_view fqn) const {
     auto const& p = options_.prefix;

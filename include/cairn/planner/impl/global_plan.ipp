@@ -16,8 +16,8 @@ CAIRN_DECL void drop_empty_items(std::vector<save_plan>& plans) {
 CAIRN_DECL std::vector<save_plan> dedup_save_plans(std::vector<save_plan> plans,
                                                    bool save_to_lowest_rank) {
     detail::tabled_plans all(plans);
-    all.table.assign(save_to_lowest_rank ? replica_writer::lowest_rank
-                                         : replica_writer::least_loaded);
+    (void)all.table.assign(save_to_lowest_rank ? replica_writer::lowest_rank
+                                               : replica_writer::least_loaded);
     detail::select_of(all.table, plans);
     return plans;
 }

@@ -274,7 +274,7 @@ CAIRN_DECL std::vector<plan_table::holder> plan_table::holders_of_shared() const
             if (rows_[k].is_shared()) holders[next[rows_[k].item]++] = {k, rank};
     return holders;
 }
-CAIRN_DECL void plan_table::assign(replica_writer by) {
+CAIRN_DECL std::vector<stored_amount> plan_table::assign(replica_writer by) {
     if (contradiction_) throw error(*contradiction_);
     if (twice_) throw error(*twice_);
     auto const holders = holders_of_shared();
@@ -297,11 +297,16 @@ CAIRN_DECL void plan_table::assign(replica_writer by) {
             item.rank = chosen.rank;
         }
     // A writer stores an item with an earlier one only, and makes no chains: see `stored_as`.
-    for (std::uint32_t k = 0; k < rows_.size(); ++k) {
-        auto& x = rows_[k];
-        auto const with = x.beside ? shared_[x.tied].row : none;
-        x.stored = x.kept && !(with < k && rows_[with].stored && rows_[with].type == x.type);
-    }
+    std::vector<bool> stored(rows_.size());
+    std::vector<stored_amount> amounts(ranks());
+    for (std::uint32_t rank = 0, k = 0; rank < ranks(); ++rank)
+        for (; k < row_ends_[rank]; ++k) {
+            auto const& x = rows_[k];
+            auto const with = x.beside ? shared_[x.tied].row : none;
+            stored[k] = x.kept && !(with < k && stored[with] && rows_[with].type == x.type);
+            if (stored[k]) amounts[rank].add(content_of(x));
+        }
+    return amounts;
 }
 /// Decides which of its holders writes an item, and marks that row. A tied weight is assigned to
 /// the rank of the weight itself, if possible, at no cost.
@@ -406,14 +411,6 @@ CAIRN_DECL plan_selection plan_table::selection_of(std::size_t rank) const {
             s.untied.push_back(at);
     }
     return s;
-}
-CAIRN_DECL std::vector<stored_amount> plan_table::stored_amounts() const {
-    std::vector<stored_amount> all(ranks());
-    for (std::size_t rank = 0; rank < ranks(); ++rank)
-        for (auto k = begin_of(rank); k < row_ends_[rank]; ++k) {
-            if (rows_[k].stored) all[rank].add(content_of(rows_[k]));
-        }
-    return all;
 }
 CAIRN_DECL std::vector<std::uint32_t> plan_table::value_names(std::size_t rank) const {
     std::vector<std::uint32_t> all;

@@ -11,9 +11,11 @@
 #include <cairn/save/options.hpp>
 #include <cairn/state/flat_state.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,27 +72,16 @@ public:
         if (asked_.size() < 2 ||
             (!options.replicas_of && options.replicas == replica_policy::trust))
             return;
-        constexpr std::uint32_t none = UINT32_MAX;
-        struct held_by {
-            std::uint64_t holders = 0;
-            bool asked = false;
-            std::uint32_t replica = none;  ///< Where it is compared.
-        };
-        std::vector<held_by> items;
-        bool any = false;
-        local.each_shared_item([&](std::uint32_t n, auto, auto, auto, auto&) {
-            if (n >= items.size()) items.resize(n + std::size_t{1});
-            any = ++items[n].holders > 1 || any;
-        });
-        if (!any) return;
-        local.each_shared_item([&](std::uint32_t n, std::uint32_t rank, std::uint32_t index,
+        std::vector<std::optional<std::uint32_t>> replica_of;  // where it is compared; by item
+        local.each_shared_item([&](std::uint32_t item, std::uint32_t rank, std::uint32_t index,
                                    std::string_view fqn, const box& region) {
-            auto& item = items[n];
-            if (item.holders < 2) return;
-            if (!std::exchange(item.asked, true)) item.replica = add(fqn, region, options);
-            if (item.replica != none)
-                asked_[rank].push_back(
-                    {{index, item.holders, replicas_[item.replica].whole}, item.replica});
+            auto const holders = local.holders_of(item);
+            if (holders < 2) return;
+            if (item >= replica_of.size()) replica_of.resize(item + std::size_t{1});
+            auto& at = replica_of[item];
+            if (!at) at = add(fqn, region, options);
+            if (*at != trusted)
+                asked_[rank].push_back({{index, holders, replicas_[*at].whole}, *at});
         });
     }
 
@@ -149,10 +140,11 @@ private:
         bool whole;
         std::map<std::uint64_t, std::vector<rank_range>> ranks_of;  ///< By hash.
     };
-    /// @return its position; the largest number if it is trusted
+    static constexpr std::uint32_t trusted = UINT32_MAX;
+    /// @return its position, or `trusted`
     std::uint32_t add(std::string_view fqn, const box& region, const save_options& options) {
         auto const how = options.replicas_of ? options.replicas_of(fqn) : options.replicas;
-        if (how == replica_policy::trust) return UINT32_MAX;
+        if (how == replica_policy::trust) return trusted;
         replicas_.push_back({std::string(fqn), region, how == replica_policy::verify, {}});
         return static_cast<std::uint32_t>(replicas_.size() - 1);
     }
@@ -163,15 +155,13 @@ private:
         auto const before = [](const std::vector<rank_range>& a, const std::vector<rank_range>& b) {
             return a.size() != b.size() ? a.size() < b.size() : a[0].first > b[0].first;
         };
-        constexpr std::size_t shown = 4;
+        auto const shown = std::min<std::size_t>(4, sides.size());
+        std::partial_sort(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(shown),
+                          sides.end(), before);
         std::string s;
-        for (std::size_t k = 0; k < sides.size() && k < shown; ++k) {
-            std::vector<rank_range>* first = nullptr;  // of those not shown yet
-            for (auto& side : sides)
-                if (!side.empty() && (first == nullptr || before(side, *first))) first = &side;
-            normalise(*first);
-            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(*first));
-            first->clear();
+        for (std::size_t k = 0; k < shown; ++k) {
+            normalise(sides[k]);
+            s += (k == 0 ? "" : ", other content ") + ("on " + to_string(sides[k]));
         }
         return sides.size() > shown ? s + ", ..." : s;
     }

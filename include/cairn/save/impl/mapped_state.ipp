@@ -92,15 +92,10 @@ private:
              std::variant<tensor_leaf, value_leaf>&& what) const {
         auto& f = all.emplace_back();
         f.fqn = fqn;
-        if (from == nullptr) {
-            f.path = path_like(fqn, {});
-        } else if (from->per_rank()) {
-            auto path = from->path;
-            path.emplace_back(std::to_string(rank_));
-            f.path = path_like(fqn, path);
-        } else {
-            f.path = path_like(fqn, from->path);
-        }
+        key_path path;
+        if (from != nullptr) path = from->path;
+        if (from != nullptr && from->per_rank()) path.emplace_back(std::to_string(rank_));
+        f.path = path_like(fqn, path);
         f.what = std::move(what);
     }
 

@@ -104,16 +104,14 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
         made_->values.push_back(t.value_names(rank));
     auto const by = planner.joins();
     if (by) {
-        t.assign(*by);
+        made_->stored = t.assign(*by);
         t.check();
     }
     check_sources(t, sources);
-    if (by && writer.names_files()) {
-        made_->stored = t.stored_amounts();
+    if (by && writer.names_files())
         made_->table = std::move(t);
-    } else {
+    else
         make_plans(t, by.has_value(), values, planner, writer);
-    }
     name_files(writer);
 }
 CAIRN_DECL void save_plans::name_files(erased_storage_writer& writer) {

@@ -48,9 +48,7 @@ CAIRN_DECL void give_back(flat_state& state) {
         try {
             (void)give_back(t->number);
         } catch (const error& e) {
-            auto where = e.context();
-            if (where.fqn.empty()) where.fqn = leaf.fqn;
-            throw error(e.code(), std::move(where));
+            throw completed(e, {.fqn = leaf.fqn});
         }
     }
 }

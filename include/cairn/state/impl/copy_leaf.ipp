@@ -106,9 +106,7 @@ CAIRN_DECL std::vector<copied_piece> pieces_to_copy(const std::string& fqn, cons
             check_host_memory(pieces.back().from, pieces.back().to);
             (void)make_nest(pieces.back().from, pieces.back().to);
         } catch (const error& e) {
-            auto where = e.context();
-            where.fqn = fqn;
-            throw error(e.code(), std::move(where));
+            throw completed(e, {.fqn = fqn});
         }
     });
     for (std::size_t j = 0; j < to.shards.size(); ++j) {

@@ -222,9 +222,7 @@ private:
         try {
             refresh(*leaf.number);
         } catch (const error& e) {
-            auto where = e.context();
-            if (where.fqn.empty()) where.fqn = name();
-            throw error(e.code(), std::move(where));
+            throw completed(e, {.fqn = name()});
         }
         return leaf;
     }

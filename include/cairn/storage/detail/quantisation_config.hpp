@@ -32,9 +32,7 @@ inline format::quantised::config read_quantisation_config(const any_store& store
             if (all.algorithm.empty()) all.algorithm = std::move(found.algorithm);
             if (!all.block) all.block = std::move(found.block);
         } catch (const error& e) {
-            auto where = e.context();
-            where.file = place.describe(name);
-            throw error(e.code(), std::move(where));
+            throw completed(e, {.file = place.describe(name)});
         }
     }
     return all;

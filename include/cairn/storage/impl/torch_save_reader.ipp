@@ -64,9 +64,7 @@ inline metadata read_torch_save_file(any_store& place, const std::string& name,
         if (!version.empty()) m.file_versions[name] = std::move(version);
         return m;
     } catch (const error& e) {
-        auto where = e.context();
-        if (where.file.empty()) where.file = described;
-        throw error(e.code(), std::move(where));
+        throw detail::completed(e, {.file = described});
     }
 }
 

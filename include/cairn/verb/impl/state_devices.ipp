@@ -31,9 +31,7 @@ CAIRN_DECL void rethrow_naming(device_id d, const std::string& fqn) {
     } catch (const std::bad_alloc&) {
         throw;
     } catch (const error& e) {
-        auto where = e.context();
-        if (where.fqn.empty()) where.fqn = fqn;
-        throw error(e.code(), std::move(where));
+        throw completed(e, {.fqn = fqn});
     } catch (...) {
         throw error(errc::device_failed,
                     {.fqn = fqn,

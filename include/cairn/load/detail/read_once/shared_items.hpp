@@ -8,6 +8,7 @@
 #include <cairn/planner/plan.hpp>
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,13 +27,7 @@ struct wanted_part {
     static wanted_part of(const read_item& i) {
         return {i.fqn, i.chunk, i.source_offsets, i.shape};
     }
-    friend bool operator==(const wanted_part&, const wanted_part&) = default;
-    friend bool operator<(const wanted_part& a, const wanted_part& b) {
-        if (auto const c = a.fqn.compare(b.fqn); c != 0) return c < 0;
-        if (a.chunk != b.chunk) return a.chunk < b.chunk;
-        if (a.offsets != b.offsets) return a.offsets < b.offsets;
-        return a.shape < b.shape;
-    }
+    friend std::strong_ordering operator<=>(const wanted_part&, const wanted_part&) = default;
 };
 
 /// A part that all ranks of a data plane need, as sent to one of them.
@@ -75,13 +70,13 @@ inline std::vector<shared_plan> find_shared(const std::vector<const load_plan*>&
     for (std::uint32_t r = 0; r < plans.size(); ++r) {
         for (std::uint32_t i = 0; i < plans[r]->items.size(); ++i) {
             auto const& item = plans[r]->items[i];
-            auto const n = bytes_of(item, m);
+            auto const* const t = m.tensor(item.fqn);
+            auto const n = bytes_of(item, t);
             if (n == 0) continue;
             if (r == 0) {
                 auto& f = all[wanted_part::of(item)];
                 if (!f.items.empty()) continue;
-                auto const& chunks = m.tensor(item.fqn)->chunks;
-                f = {{i}, n, &chunks.file(item.chunk), chunks.row_of(item.chunk).offset};
+                f = {{i}, n, &t->chunks.file(item.chunk), t->chunks.row_of(item.chunk).offset};
             } else if (auto const it = all.find(wanted_part::of(item));
                        it != all.end() && it->second.items.size() == r) {
                 it->second.items.push_back(i);

@@ -56,7 +56,7 @@ public:
         for (auto const& s : shared.items) {
             auto const& item = sent.items[s.item];
             shared_part p;
-            p.bytes = bytes_of(item, m);
+            p.bytes = bytes_of(item, m.tensor(item.fqn));
             if (p.bytes == 0) wire_reader::fail("a shared part that the checkpoint does not have");
             p.shape = item.shape;
             p.type = m.tensor(item.fqn)->type;
