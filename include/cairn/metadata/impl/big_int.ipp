@@ -74,16 +74,25 @@ CAIRN_DECL std::string big_int::hexadecimal(const std::vector<std::uint8_t>& mag
 }
 
 CAIRN_DECL std::string big_int::decimal(const std::vector<std::uint8_t>& magnitude) {
-    std::string digits = "0";  // least significant first
-    for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
-        unsigned carry = *byte;
-        for (auto& d : digits) {
-            carry += 256 * static_cast<unsigned>(d - '0');
-            d = static_cast<char>('0' + carry % 10);
-            carry /= 10;
+    std::vector<std::uint32_t> words((magnitude.size() + 3) / 4);
+    for (std::size_t i = 0; i < magnitude.size(); ++i)
+        words[i / 4] |= std::uint32_t{magnitude[i]} << (8 * (i % 4));
+    std::string digits;  // least significant first
+    while (!words.empty()) {
+        std::uint64_t remainder = 0;
+        for (std::size_t i = words.size(); i-- > 0;) {
+            auto const v = remainder << 32 | words[i];
+            words[i] = static_cast<std::uint32_t>(v / 1'000'000'000);
+            remainder = v % 1'000'000'000;
         }
-        for (; carry != 0; carry /= 10) digits.push_back(static_cast<char>('0' + carry % 10));
+        while (!words.empty() && words.back() == 0) words.pop_back();
+        for (int k = 0; k < 9; ++k) {
+            digits.push_back(static_cast<char>('0' + remainder % 10));
+            remainder /= 10;
+        }
     }
+    while (!digits.empty() && digits.back() == '0') digits.pop_back();
+    if (digits.empty()) digits = "0";
     std::reverse(digits.begin(), digits.end());
     return digits;
 }
