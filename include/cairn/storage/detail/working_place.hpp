@@ -93,6 +93,7 @@ public:
     bool owns_files() const noexcept override { return true; }
     void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
              bool sync) override {
+        check_added(fresh_, name, false);
         constexpr std::uint64_t piece = std::uint64_t{8} << 20;
         auto out = fresh_.create(name, size, sync);
         byte_vector b(static_cast<std::size_t>(std::min(size, piece)));
