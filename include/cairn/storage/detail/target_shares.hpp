@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
 #define CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
@@ -58,12 +59,23 @@ struct rank_share {
         pages,  ///< Those of long runs that nobody else holds a byte of, as whole pages.
         all
     } direct = access::none;
+    std::uint32_t plan_crc = 0;  ///< @ref crc_of the plan that it was made for.
     std::vector<std::string> files{};
     std::vector<item_share> items{};
 
+    /// Returns the CRC-32 of the names and boxes of a plan's items, in their order.
+    static std::uint32_t crc_of(const save_plan& plan) {
+        wire_writer w;
+        for (auto const& item : plan.items) {
+            w.string(item.fqn);
+            put(w, item.region);
+        }
+        return format::crc32(w.written());
+    }
     std::string encode() const {
         wire_writer w;
         w.u8(static_cast<std::uint8_t>(direct));
+        w.u32(plan_crc);
         put(w, files);
         w.varint(items.size());
         for (auto const& i : items) {
@@ -80,6 +92,7 @@ struct rank_share {
         wire_reader r(std::as_bytes(std::span(plan.storage_data)));
         rank_share s;
         s.direct = static_cast<access>(r.u8());
+        s.plan_crc = r.u32();
         s.files = get_strings(r);
         for (auto n = r.count(4); n > 0; --n) {
             item_share i;
@@ -92,11 +105,14 @@ struct rank_share {
             if (i.file >= s.files.size()) wire_reader::fail("a file that is not listed");
             s.items.push_back(i);
         }
-        if (s.items.size() != plan.items.size())
-            throw error(errc::invalid_plan, {.expected = "the " + std::to_string(s.items.size()) +
-                                                         " items that were planned for this rank",
-                                             .found = std::to_string(plan.items.size()),
-                                             .remedy = "finish_save_plan must keep the items"});
+        bool const is_as_long = s.items.size() == plan.items.size();
+        if (!is_as_long || s.plan_crc != crc_of(plan))
+            throw error(errc::invalid_plan,
+                        {.expected = "the " + counted(s.items.size(), "item") +
+                                     " that the global plan has for this rank, in its order",
+                         .found = is_as_long ? "others, or another order"
+                                             : std::to_string(plan.items.size()),
+                         .remedy = "finish_save_plan must keep the items and their order"});
         return s;
     }
     /// Returns a plan with the dtypes of the files; nothing if it has them.
@@ -240,6 +256,7 @@ public:
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto& share = out.emplace_back();
             share.direct = rank == coordinator ? rank_share::access::all : others;
+            share.plan_crc = rank_share::crc_of(plans[rank]);
             std::map<std::uint32_t, std::uint32_t> numbers;
             for (auto const& item : plans[rank].items) {
                 auto& s = share.items.emplace_back();
@@ -324,10 +341,8 @@ private:
     /// The tensor that an item's elements are part of; null: it is a value.
     const tensor* find(const write_item& item) const {
         if (item.kind == item_kind::value) return nullptr;
-        auto const& own = all_.find(item.fqn)->second;
-        return own.stored_as == item.fqn ? &own : stored_instead(own);
+        return &all_.find(all_.find(item.fqn)->second.stored_as)->second;
     }
-    const tensor* stored_instead(const tensor& t) const { return &all_.find(t.stored_as)->second; }
 
     value_policy values_;
     std::map<std::string_view, tensor, std::less<>> all_{};  ///< Refers to the plans.
