@@ -14,6 +14,8 @@
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/dtype.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +61,9 @@ struct rank_share {
         pages,  ///< Those of long runs that nobody else holds a byte of, as whole pages.
         all
     } direct = access::none;
+    /// Never has writers on two hosts: what the page cache of the coordinator's host reads and
+    /// writes as a whole, and thus of all hosts that are like it.
+    std::uint64_t page = least_page;
     std::uint32_t plan_crc = 0;  ///< @ref crc_of the plan that it was made for.
     std::vector<std::string> files{};
     std::vector<item_share> items{};
@@ -75,6 +80,7 @@ struct rank_share {
     std::string encode() const {
         wire_writer w;
         w.u8(static_cast<std::uint8_t>(direct));
+        w.varint(page);
         w.u32(plan_crc);
         put(w, files);
         w.varint(items.size());
@@ -92,6 +98,8 @@ struct rank_share {
         wire_reader r(std::as_bytes(std::span(plan.storage_data)));
         rank_share s;
         s.direct = static_cast<access>(r.u8());
+        s.page = r.varint();
+        if (s.page < least_page || s.page > long_run) wire_reader::fail("a page of another size");
         s.plan_crc = r.u32();
         s.files = get_strings(r);
         for (auto n = r.count(4); n > 0; --n) {
@@ -138,10 +146,9 @@ struct rank_share {
         return {(run.begin + page - 1) / page * page, run.end / page * page};
     }
 
-    /// The bytes of a run from which on it is written by itself.
+    /// The bytes of a run from which on it is written by itself: at least a page.
     static constexpr std::uint64_t long_run = std::uint64_t{64} << 10;
-    /// Never has writers on two hosts.
-    static constexpr std::uint64_t page = 4096;
+    static constexpr std::uint64_t least_page = 4096;
 };
 
 /// Passes each run of an item, with its range in the file: `f(k, range)`.
@@ -256,6 +263,8 @@ public:
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto& share = out.emplace_back();
             share.direct = rank == coordinator ? rank_share::access::all : others;
+            share.page = std::clamp(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
+                                    rank_share::least_page, rank_share::long_run);
             share.plan_crc = rank_share::crc_of(plans[rank]);
             std::map<std::uint32_t, std::uint32_t> numbers;
             for (auto const& item : plans[rank].items) {
