@@ -57,15 +57,15 @@ public:
         }
     }
     void write(const std::string& name, std::uint64_t at, byte_span b) {
-        opened(name)->write(at, b);
+        auto file = opened(name);
+        file->write(at, b);
+        std::lock_guard const lock(m_);
+        file.reset();  // whoever finishes it then sees all of this write
     }
-    /// Completes the files that this rank has written, durably.
+    /// Completes the files that this rank has written, durably. Each handle reports the errors of
+    /// its own writes, some of them only here.
     void finish() {
-        if (shared_) open_.clear();
-        for (auto const& name : std::exchange(written_, {}))
-            (shared_ ? std::make_shared<handle>(place_.reopen(name)) : open_.at(name))
-                ->finish(sync_);
-        open_.clear();
+        for (auto& [name, file] : std::exchange(open_, {})) file->finish(sync_);
     }
     /// Removes the files that this rank has created. Those of which others may have created some
     /// of the same name end with their handles.
@@ -122,9 +122,13 @@ private:
 
     std::shared_ptr<handle> opened(const std::string& name) {
         std::lock_guard const lock(m_);
-        written_.insert(name);
         if (auto const it = open_.find(name); it != open_.end()) return it->second;
-        if (open_.size() == most_open) open_.clear();
+        if (open_.size() >= most_open)
+            std::erase_if(open_, [this](auto& o) {
+                bool const is_idle = o.second.use_count() == 1;
+                if (is_idle) o.second->finish(sync_);
+                return is_idle;
+            });
         return open_[name] = std::make_shared<handle>(place_.reopen(name));
     }
 
@@ -132,7 +136,7 @@ private:
     bool sync_, shared_;
     std::mutex m_{};  ///< Protects the rest.
     std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};
-    std::set<std::string> written_{}, created_{};
+    std::set<std::string> created_{};
     std::map<std::string, object_tag> blank_{};
 };
 
