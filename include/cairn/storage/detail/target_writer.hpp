@@ -212,7 +212,14 @@ public:
             files_->write_last_now(targets[f]->name);
         }
         // Before the files are complete: one alone may then be the target.
-        file_adder const put([this](auto&&... file) { place_->put(file..., sync_files_); });
+        file_adder const put([this](std::string_view name, std::uint64_t size, auto const& read) {
+            auto const with_activity = [&](std::uint64_t at, std::span<std::byte> into) {
+                read(at, into);
+                if (me_.activity) me_.activity->advance();
+                show_life();
+            };
+            place_->put(name, size, with_activity, sync_files_);
+        });
         format_.add(put, me_.save_id, crcs);
         place_->complete(targets.front()->name, targets.front()->size,
                          [this] { files_->finish(); });
