@@ -17,6 +17,7 @@
 #include <functional>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -142,6 +143,26 @@ BOOST_AUTO_TEST_CASE(a_target_with_nothing_replaces_nothing) {
                               return is(e, cairn::errc::unsupported) && e.context().fqn == "w";
                           });
     BOOST_TEST(fs::file_size(from) == before);
+}
+
+/// It may throw, and the target is there then.
+BOOST_AUTO_TEST_CASE(a_conversion_asks_what_is_wanted_before_its_target_exists) {
+    support::scratch s;
+    auto const from = (s.dir / "from.safetensors").string(),
+               to = (s.dir / "to.safetensors").string();
+    write(from,
+          R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+          R"("w":{"dtype":"F8_E4M3","shape":[3,2],"data_offsets":[8,14]}})",
+          14);
+    cairn::convert_options o;
+    o.dequantise.emplace();
+    o.wants = [&](std::string_view) {
+        if (fs::exists(to)) throw std::runtime_error("asked after the commit");
+        return true;
+    };
+    auto const r = cairn::convert(from, to, o, cairn::safetensors_writer());
+    BOOST_REQUIRE(r.left_out.size() == 1u);
+    BOOST_TEST(r.left_out[0] == "w");
 }
 
 BOOST_AUTO_TEST_CASE(members_of_the_header_that_a_copy_does_not_have_are_listed) {

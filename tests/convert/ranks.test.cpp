@@ -8,6 +8,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,31 @@ BOOST_AUTO_TEST_CASE(ranks_that_find_two_saves_at_the_source_convert_neither) {
                               cairn::error, is(cairn::errc::concurrent_save));
     });
     BOOST_TEST(to.at("d").list().empty());
+}
+
+/// Of tensors that are not cut each rank plans every other one.
+BOOST_AUTO_TEST_CASE(ranks_with_other_options_convert_nothing) {
+    std::vector<float> a(4), b(4), c(4);
+    cairn::memory_store from, to;
+    (void)cairn::save(cairn::state_dict{{"a", a}, {"b", b}, {"c", c}}, "c", cairn::solo(), from);
+    auto const refused = [&](const cairn::convert_options& other) {
+        cairn::convert_options usual;
+        usual.dim = 1;
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            BOOST_CHECK_EXCEPTION(
+                (void)cairn::convert({from, "c"}, "d", me.rank() == 0 ? usual : other, me, to),
+                cairn::error, is(cairn::errc::invalid_argument));
+        });
+        BOOST_TEST(to.at("d").list().empty());
+    };
+    cairn::convert_options o;
+    refused(o);  // dim
+    o.dim = 1;
+    o.wants = [](std::string_view fqn) { return fqn != "a"; };
+    refused(o);
+    o.wants = {};
+    o.floats_as = cairn::dtype::bfloat16;
+    refused(o);
 }
 
 BOOST_AUTO_TEST_CASE(a_conversion_leaves_what_a_writer_tells_itself_alone) {

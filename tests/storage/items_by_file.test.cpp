@@ -47,4 +47,12 @@ BOOST_AUTO_TEST_CASE(the_largest_item_of_a_file_is_handed_out_first) {
     BOOST_TEST((got == std::vector<std::size_t>{2, 4, 1, 3, 5, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(items_are_handed_out_in_the_order_of_their_places_to_any_thread) {
+    std::vector<items_by_file::place> const at{{1, 0}, {0, 8}, {0, 0}, {1, 4}, {0, 8}};
+    items_by_file all(at);
+    std::vector<std::size_t> got;
+    while (auto const i = all.next({got.size() % 4, 4})) got.push_back(*i);
+    BOOST_TEST((got == std::vector<std::size_t>{2, 1, 4, 0, 3}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -13,6 +13,7 @@
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -269,6 +270,26 @@ BOOST_AUTO_TEST_CASE(what_is_above_the_place_that_a_link_leads_to_is_synced) {
     BOOST_TEST(is_there((root / "real" / "c").string()));
     (void)save_to((root / "link").string());
     BOOST_TEST((first(w.s.seen(), seen.size(), is("sync", (root / "real").string())) != none));
+}
+
+/// As overlayfs, of what is in the image of a container.
+BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_exchanged_is_told_with_a_remedy) {
+    support::scratch dir;
+    auto const to = (dir.dir / "m").string();
+    std::vector<float> w{1};
+    auto const save = [&] {
+        (void)cairn::save(cairn::state_dict{{"w", w}}, to, cairn::safetensors_writer());
+    };
+    save();
+    watching const watched(dir.dir.string());
+    watched.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        return what == "exchange" && path == to ? EXDEV : 0;
+    };
+    BOOST_CHECK_EXCEPTION(save(), cairn::error, [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::unsupported) &&
+               e.context().remedy == "choose a name that nothing has";
+    });
+    BOOST_TEST(support::names(dir.dir.string()) == "m m/model.safetensors ");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -220,6 +220,26 @@ BOOST_AUTO_TEST_CASE(what_others_write_in_the_last_moment_is_copied_or_named) {
     BOOST_TEST(r.warnings[0].find("'log', 'new.txt'") != std::string::npos, r.warnings[0]);
 }
 
+/// The other one has been told that it is committed.
+BOOST_AUTO_TEST_CASE(an_export_that_is_committed_in_the_last_moment_is_not_replaced) {
+    for (std::string const id : {"m", "one.safetensors"}) {
+        directory_with_files const d;
+        save_on(d.files, many_kinds(held::whole), 1, id, {}, 6);
+        bool done = false;
+        disturbed_store const late(d.files, [&](std::string_view what, std::string_view name) {
+            if (what == "exchange" && name == id && !std::exchange(done, true))
+                save_on(d.files, many_kinds(held::whole), 1, id, {}, 7);
+        });
+        auto const why = failure_of([&] { save_on(late, many_kinds(held::whole), 1, id, {}, 8); });
+        BOOST_TEST(says(why, "another job writes to the same place"));
+        cairn::memory_store other;
+        save_on(other, many_kinds(held::whole), 1, "x.safetensors", {}, 7);
+        auto const weights = id == "m" ? d.s.dir / "m/model.safetensors" : d.s.dir / id;
+        BOOST_TEST((content_of(weights) == cairn::read_whole(other, "x.safetensors")));
+        BOOST_TEST(entries_of(d.s.dir) == (std::set<std::string>{"m", id}));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_log_that_becomes_shorter_while_it_is_copied_is_copied_again) {
     directory_with_files const d;
     d.append("log", "many lines");

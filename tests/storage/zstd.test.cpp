@@ -9,6 +9,8 @@
 #include <cairn/catalog/verify.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/storage/detail/checked_payloads.hpp>
+#include <cairn/storage/detail/compressed_item.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -17,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,6 +212,22 @@ BOOST_AUTO_TEST_CASE(values_are_bounded) {
             return e.context().fqn == "name" &&
                    std::string(e.what()).find("decoded bytes") != std::string::npos;
         });
+}
+
+BOOST_AUTO_TEST_CASE(an_item_is_kept_for_each_thread_that_may_be_in_the_middle_of_one) {
+    cairn::detail::checked_payloads together;
+    auto const keep = [&](std::uint64_t offset, bool has_ended) {
+        together.keep("f", offset, std::make_shared<cairn::detail::compressed_item>(offset, 1, 1),
+                      has_ended);
+    };
+    together.expect(40);
+    together.expect(2);
+    for (std::uint64_t i = 0; i < 40; ++i) keep(i, i == 39);
+    keep(40, true);   // neither this
+    keep(41, false);  // nor one that has ended drives out others
+    for (std::uint64_t i = 0; i < 39; ++i) BOOST_TEST((together.take("f", i) != nullptr));
+    BOOST_TEST((together.take("f", 40) == nullptr));
+    BOOST_TEST((together.take("f", 41) != nullptr));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -388,7 +388,7 @@ concept BrowsableStore = RelocatableStore<S> && requires(S& s, const std::string
 /// An ObjectStore whose objects several processes can write, each other bytes: `s.reopen(name)`
 /// returns a handle like that of `create`, for an object that is finished. Its `finish(true)` makes
 /// durable what was written with it; destroyed unfinished, it leaves the object. Handles of several
-/// hosts must not write bytes of one block of 4096.
+/// hosts must not write bytes of one page of their memory: of 4096 bytes, or 65536 on some hosts.
 ///
 /// **Models**: `file_store`. **Archetype**: `archetype::shared_write_store`.
 template <class S>

@@ -37,6 +37,8 @@ namespace cairn {
 ///   write has completed.
 /// - *Global plan*: one plan per rank in rank order. The metadata names every chunk; locations are
 ///   filled in from the write results, matched by (fqn, box).
+/// - *Finished plan*: for writers of formats other than PyTorch's, it has the items that the global
+///   plan has for this rank, in the same order.
 /// - *Errors*: throw @ref error. An exception on any rank ends the save on all ranks, before any
 ///   byte is written.
 ///

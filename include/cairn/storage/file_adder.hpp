@@ -15,7 +15,8 @@
 namespace cairn {
 
 /// Adds files to an export before it appears: `put(name, bytes)`, or `put(name, size, read)` for
-/// one that is not in memory. It is called by one thread, and is there until the hook returns.
+/// one that is not in memory. It is called by one thread, and is there until the hook returns. A
+/// name without `/`, except in a store that is no @ref RenamingStore.
 class file_adder {
 public:
     /// Reads exactly `into.size()` bytes of the file.

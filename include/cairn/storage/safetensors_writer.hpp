@@ -44,7 +44,8 @@ struct safetensors_writer_options {
     /// False: fail if something has the name already.
     bool overwrite = true;
     /// Called by the coordinator when all tensors are written, before anybody can see the
-    /// directory: adds files to it, such as `config.json`. Not for an id that names one file.
+    /// directory: adds files to it, such as `config.json`. The other ranks wait: each piece of a
+    /// file that is written restarts their `exchange_timeout`. Not for an id that names one file.
     std::function<void(const file_adder& put)> add_files{};
     /// Files and directories reach the disk before the target is replaced.
     bool sync_files = true;

@@ -14,6 +14,7 @@ BY = "storage:safetensors_writing"
 COMMIT = "storage:safetensors_commit"
 REPLACED = "storage:replaced_exports"
 OPTIONS = "storage:safetensors_options"
+WRITES = "storage:export_writes"
 FLAT = "storage:exports_without_rename,ended_exports"
 
 DEFECTS = [
@@ -107,12 +108,32 @@ DEFECTS = [
            "if ((info.name == metadata_name || is_intent_name(info.name)) && !PLANTED)",
            by=COMMIT, wrong="an export takes the place of a checkpoint"),
     Defect("changed-target-is-replaced", PLACE,
-           "if (replaced(now) == replaced(before_)) return;",
-           "if (PLANTED || replaced(now) == replaced(before_)) return;",
+           "if (!is_same(now, before_)) throw", "if (!PLANTED && !is_same(now, before_)) throw",
            by=COMMIT, wrong="what another job has exported meanwhile is lost"),
     Defect("changed-logs-fail-exports", PLACE,
-           "std::erase_if(all.objects,", "if (!PLANTED) std::erase_if(all.objects,",
+           "std::erase_if(all->objects,", "if (!PLANTED) std::erase_if(all->objects,",
            by=REPLACED, wrong="an export beside which a log grows fails, after all the work"),
+    Defect("export-of-the-last-moment-is-replaced", PLACE,
+           "if (is_same(was, now)) return;", "if (PLANTED || is_same(was, now)) return;",
+           by=REPLACED, wrong="an export that was told to be committed is lost"),
+    Defect("added-file-stops-all-later-exports", "storage/detail/target_place.hpp",
+           "if (stops)", "if (stops && !PLANTED)",
+           by=WRITES, wrong="an export is the last one to its name"),
+    Defect("added-files-show-no-activity", WRITER,
+           "read(at, into); if (me_.activity)", "read(at, into); if (me_.activity && !PLANTED)",
+           by=WRITES, wrong="ranks time out while the coordinator adds a large file"),
+    Defect("handles-end-unfinished", FILES,
+           "if (is_idle) o", "if (is_idle && !PLANTED) o",
+           by=WRITES, wrong="an error that close reports is lost, and so are bytes of an export"),
+    Defect("items-of-other-names-are-written", SHARES,
+           "s.plan_crc != crc_of(plan)", "(s.plan_crc != crc_of(plan) && !PLANTED)",
+           by=WRITES, wrong="two tensors of an export are exchanged"),
+    Defect("parts-wait-for-small-tensors", "storage/detail/target_write_job.hpp",
+           "items(in_order ?", "items(in_order && !PLANTED ?",
+           by=WRITES, wrong="an export to a bucket has gigabytes of incomplete parts in memory"),
+    Defect("headers-wait-for-all-files", FILES,
+           "left -= written;", "left -= PLANTED ? 0 : written;",
+           by=WRITES, wrong="an export to a bucket has a part of each file in memory"),
     Defect("old-copies-of-logs", PLACE,
            "if (std::erase(before, info) != 0) continue;",
            """if (std::erase_if(before, [&](auto const& o) {

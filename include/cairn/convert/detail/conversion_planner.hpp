@@ -65,6 +65,7 @@ private:
     default_planner usual_{};
     std::unique_ptr<source_pieces> pieces_;  ///< Set up by `set_up_save`.
     source_data data_{};
+    std::vector<std::string> left_out_{};  ///< Wanted, by the user's function, but not converted.
 };
 
 }  // namespace cairn::detail

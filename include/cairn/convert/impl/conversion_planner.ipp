@@ -3,10 +3,13 @@
 #define CAIRN_CONVERT_IMPL_CONVERSION_PLANNER_IPP
 
 #include <cairn/convert/detail/conversion_planner.hpp>
+#include <cairn/detail/counted.hpp>
+#include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/quantised/tensors.hpp>
+#include <cairn/metadata/detail/codec.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/quantisation_config.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -152,12 +155,19 @@ inline bool are_tied(const tensor_metadata& a, const tensor_metadata& b) {
 CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     auto const& m = pieces_->meta();
     save_plan plan;
+    for (auto const& [fqn, t] : m.unsupported)
+        if (options_.converts(fqn)) left_out_.push_back(fqn);
+    for (auto const& name : pieces_->hidden())
+        if (options_.converts(name)) left_out_.push_back(name);
+    wire_writer names;
     std::map<stored_place, std::pair<const std::string*, int>> first;
     int turn = 0;
     for (auto const& [fqn, entry] : m.entries) {
         if (!converts(fqn)) continue;
         auto usual_rank = turn++ % ranks_;
         auto const* t = std::get_if<tensor_metadata>(&entry);
+        names.string(fqn);
+        if (t != nullptr) put(names, options_.type_of(t->type));
         if (t == nullptr) {
             if (coordinator_) plan.items.emplace_back().fqn = fqn;  // a layout may need all
             continue;
@@ -175,7 +185,9 @@ CAIRN_DECL save_plan conversion_planner::create_local_save_plan() {
     }
     for (auto const& path : m.paths)
         if (options_.converts(path.first)) plan.paths.push_back(path);
-    plan.planner_data = what_was_read();
+    plan.planner_data = what_was_read() + "; " + counted(static_cast<std::uint64_t>(turn), "name") +
+                        " (CRC " + std::to_string(format::crc32(names.written())) +
+                        "), cut along dimension " + std::to_string(options_.dim);
     return plan;
 }
 
@@ -209,16 +221,20 @@ CAIRN_DECL void conversion_planner::plan_tensor(save_plan& plan, const std::stri
 CAIRN_DECL std::pair<std::vector<save_plan>, metadata> conversion_planner::create_global_save_plan(
     std::vector<save_plan> all) {
     auto const here = all.at(static_cast<std::size_t>(rank_)).planner_data;
+    auto const source = [](std::string_view told) { return told.substr(0, told.find(';')); };
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         auto const read = std::exchange(all[rank].planner_data, {});
         if (read == here) continue;
+        bool const is_replaced = source(read) != source(here);
         throw error(
-            errc::concurrent_save,
+            is_replaced ? errc::concurrent_save : errc::invalid_argument,
             {.rank = static_cast<int>(rank),
              .file = from_.store.describe(from_.id.empty() ? "." : from_.id),
-             .expected = "the coordinator's source: " + here,
+             .expected = "what the coordinator converts: " + here,
              .found = read,
-             .remedy = "it was replaced meanwhile: convert again when nothing saves there"});
+             .remedy = is_replaced
+                           ? "it was replaced meanwhile: convert again when nothing saves there"
+                           : "give all ranks the same convert_options"});
     }
     auto out = usual_.create_global_save_plan(std::move(all));
     out.second.foreign = pieces_->meta().foreign;
@@ -236,8 +252,7 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
     if (auto const idle = pieces_->idle_lines(); coordinator_ && !idle.empty())
         to.saved.warnings.push_back("these lines of the mapping match nothing that is stored: " +
                                     idle);
-    for (auto const& [fqn, t] : pieces_->meta().unsupported)
-        if (options_.converts(fqn)) to.left_out.push_back(fqn);
+    to.left_out = left_out_;
     if (coordinator_)
         for (auto const& [fqn, form] : changed_forms()) {
             auto const& now = *pieces_->stored().tensor(fqn);
@@ -247,8 +262,6 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
         }
     if (coordinator_)
         for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
-    for (auto const& name : pieces_->hidden())
-        if (options_.converts(name)) to.left_out.push_back(name);
 }
 
 }  // namespace cairn::detail

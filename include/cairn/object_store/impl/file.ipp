@@ -119,7 +119,9 @@ struct file_store::impl {
                        unsigned flags) {
         auto const from = full(at, a).string(), to = full(at, b).string();
         if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return;
-        bool const has_no_such_step = errno == EINVAL || errno == ENOSYS;
+        // EXDEV: overlayfs moves no directory of a lower layer, e.g. of a container's image.
+        bool const has_no_such_step =
+            errno == EINVAL || errno == ENOSYS || (errno == EXDEV && flags == RENAME_EXCHANGE);
         if (has_no_such_step && flags == RENAME_NOREPLACE) {
             struct ::stat s {};
             if (::lstat(to.c_str(), &s) == 0)

@@ -72,24 +72,30 @@ public:
         decoding_.erase(std::next(found).base());
         return item;
     }
-    void keep(const std::string& file, std::uint64_t offset, decoding item) {
+    /// @param has_ended  Nothing of it is held: it is the next to go.
+    void keep(const std::string& file, std::uint64_t offset, decoding item, bool has_ended) {
         std::lock_guard const lock(m_);
-        if (decoding_.size() == most_decoding) decoding_.erase(decoding_.begin());
-        decoding_.emplace_back(place(file, offset), std::move(item));
+        decoding_.emplace(has_ended ? decoding_.begin() : decoding_.end(), place(file, offset),
+                          std::move(item));
+        if (decoding_.size() > most_decoding_) decoding_.erase(decoding_.begin());
+    }
+    /// So many threads may be in the middle of an item.
+    void expect(std::size_t readers) {
+        std::lock_guard const lock(m_);
+        most_decoding_ = std::max(most_decoding_, readers);
     }
 
     unverified notes{};
 
 private:
     using place = std::pair<std::string, std::uint64_t>;
-    /// At least as many as threads that read at a time, usually. Each has the memory of a window,
-    /// usually of 2 to 8 MiB, until its last byte was read.
-    static constexpr std::size_t most_decoding = 16;
-
     mutable std::mutex m_{};
     std::set<place> all_{}, unchecked_{};
     std::map<place, std::pair<std::uint64_t, std::uint32_t>> begun_{};
-    std::vector<std::pair<place, decoding>> decoding_{};  ///< The last one was kept last.
+    std::vector<std::pair<place, decoding>> decoding_{};  ///< The first one is the next to go.
+    /// At least as many as threads that read at a time. Each has the memory of a window, usually of
+    /// 2 to 8 MiB, until its last byte was read.
+    std::size_t most_decoding_ = 16;
 };
 
 }  // namespace cairn::detail

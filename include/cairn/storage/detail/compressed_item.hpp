@@ -97,6 +97,9 @@ public:
         return *parsed_;
     }
 
+    /// Whether it holds nothing but what was parsed: the next read begins at the first byte.
+    bool has_ended() const noexcept { return !frame_; }
+
 private:
     static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
     /// At least what an item has besides its payload, before or behind it.

@@ -10,13 +10,15 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
 /// Hands out a rank's items to its threads, file by file, of each file the largest first: no thread
 /// is left with a large one when the others have ended. File systems let one thread write a file at
-/// a time, so each thread of each rank begins with another file, as far as there are some.
+/// a time, so each thread of each rank begins with another file, as far as there are some. Or in
+/// the order of their places, for a store that holds parts of a file until they are complete.
 /// Thread-safe.
 class items_by_file {
 public:
@@ -34,6 +36,14 @@ public:
         for (auto& f : files_)
             std::stable_sort(f.items.begin(), f.items.end(),
                              [&](auto a, auto b) { return sizes[a] > sizes[b]; });
+    }
+    /// Where an item begins: the number of a file, and the byte there.
+    using place = std::pair<std::uint32_t, std::uint64_t>;
+    /// All threads take them in the order of these places.
+    explicit items_by_file(const std::vector<place>& at) : files_(1) {
+        auto& items = files_[0].items;
+        for (std::size_t i = 0; i < at.size(); ++i) items.push_back(i);
+        std::stable_sort(items.begin(), items.end(), [&](auto a, auto b) { return at[a] < at[b]; });
     }
     items_by_file(items_by_file&&) = delete;
 

@@ -106,6 +106,7 @@ public:
     /// It replaces what is there only once this export is about to exist.
     void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
              bool) override {
+        check_added(fresh_, name, true);
         auto const most = file_adder::most_in_memory;
         std::uint64_t held = 0;
         for (auto const& [other, bytes] : small_) held += other == name ? 0 : bytes.size();

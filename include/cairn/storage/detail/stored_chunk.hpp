@@ -181,7 +181,7 @@ inline std::shared_ptr<compressed_item> lent_item(const open_file& file, const s
     auto* const used = item.get();
     return {used, [item, together, name = file.described(), begin = at.offset](auto*) {
                 try {
-                    together->keep(name, begin, item);
+                    together->keep(name, begin, item, item->has_ended());
                 } catch (...) {  // out of memory: it is decoded again
                 }
             }};

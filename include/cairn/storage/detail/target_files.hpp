@@ -3,6 +3,7 @@
 #define CAIRN_STORAGE_DETAIL_TARGET_FILES_HPP
 
 #include <cairn/error.hpp>
+#include <cairn/format/target_file.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/time_limit.hpp>
@@ -19,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -56,16 +58,24 @@ public:
             open_[name] = std::make_shared<handle>(std::move(file));
         }
     }
-    void write(const std::string& name, std::uint64_t at, byte_span b) {
-        opened(name)->write(at, b);
+    /// Sets bytes of a file that are written when this rank has written all others, so that no
+    /// file that is not complete can be read.
+    void write_last(const std::string& name, std::uint64_t size,
+                    std::vector<format::placed_bytes> parts) {
+        for (auto const& part : parts) size -= part.bytes.size();
+        std::lock_guard const lock(m_);
+        last_[name] = {std::move(parts), size};
     }
-    /// Completes the files that this rank has written, durably.
+    /// Writes them nevertheless: other ranks have written the rest, or there is none.
+    void write_last_now(const std::string& name) { write_all(take_last(name, 0, true)); }
+    void write(const std::string& name, std::uint64_t at, byte_span b) {
+        write_bytes(name, at, b);
+        write_all(take_last(name, b.size()));
+    }
+    /// Completes the files that this rank has written, durably. Each handle reports the errors of
+    /// its own writes, some of them only here.
     void finish() {
-        if (shared_) open_.clear();
-        for (auto const& name : std::exchange(written_, {}))
-            (shared_ ? std::make_shared<handle>(place_.reopen(name)) : open_.at(name))
-                ->finish(sync_);
-        open_.clear();
+        for (auto& [name, file] : std::exchange(open_, {})) file->finish(sync_);
     }
     /// Removes the files that this rank has created. Those of which others may have created some
     /// of the same name end with their handles.
@@ -120,11 +130,42 @@ private:
         }
     }
 
+    struct last_bytes {
+        std::vector<format::placed_bytes> parts{};
+        std::uint64_t left = 0;  ///< Of the others.
+    };
+    using node = std::map<std::string, last_bytes>::node_type;
+
+    void write_bytes(const std::string& name, std::uint64_t at, byte_span b) {
+        auto file = opened(name);
+        file->write(at, b);
+        std::lock_guard const lock(m_);
+        file.reset();  // whoever finishes it then sees all of this write
+    }
+    /// @param written  Bytes of a file.
+    /// @param now      No others follow.
+    /// @return Its last bytes, if they are to be written now
+    node take_last(const std::string& name, std::uint64_t written, bool now = false) {
+        std::lock_guard const lock(m_);
+        auto const found = last_.find(name);
+        if (found == last_.end()) return {};
+        found->second.left -= written;
+        return now || found->second.left == 0 ? last_.extract(found) : node();
+    }
+    void write_all(const node& last) {
+        if (last.empty()) return;
+        for (auto const& part : last.mapped().parts)
+            write_bytes(last.key(), part.offset, part.bytes);
+    }
     std::shared_ptr<handle> opened(const std::string& name) {
         std::lock_guard const lock(m_);
-        written_.insert(name);
         if (auto const it = open_.find(name); it != open_.end()) return it->second;
-        if (open_.size() == most_open) open_.clear();
+        if (open_.size() >= most_open)
+            std::erase_if(open_, [this](auto& o) {
+                bool const is_idle = o.second.use_count() == 1;
+                if (is_idle) o.second->finish(sync_);
+                return is_idle;
+            });
         return open_[name] = std::make_shared<handle>(place_.reopen(name));
     }
 
@@ -132,7 +173,8 @@ private:
     bool sync_, shared_;
     std::mutex m_{};  ///< Protects the rest.
     std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};
-    std::set<std::string> written_{}, created_{};
+    std::map<std::string, last_bytes> last_{};
+    std::set<std::string> created_{};
     std::map<std::string, object_tag> blank_{};
 };
 

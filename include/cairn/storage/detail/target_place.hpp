@@ -9,6 +9,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/file_adder.hpp>
 
@@ -94,6 +95,20 @@ protected:
                          .found = "'" + id + "'",
                          .remedy = "its directory is replaced as a whole, so name it"});
         return {at.place.empty() ? base : base.at(at.place), at.name};
+    }
+    /// Refuses the name of an added file that would stop the next export to this target.
+    /// @throws error errc::invalid_argument
+    static void check_added(any_store& place, std::string_view name, bool takes_directories) {
+        bool const stops = name == metadata_name || is_intent_name(name) ||
+                           (!takes_directories && name.find('/') != name.npos);
+        if (stops)
+            throw error(errc::invalid_argument,
+                        {.file = place.describe(name),
+                         .expected = "a file beside the weights that the next export can replace",
+                         .found = "'" + std::string(name) + "'",
+                         .remedy = takes_directories ? "choose another name"
+                                                     : "choose a name without '/', which is none "
+                                                       "of a checkpoint's own files"});
     }
     template <class F>
     void attempt(F&& f) {

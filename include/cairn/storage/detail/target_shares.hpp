@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
 #define CAIRN_STORAGE_DETAIL_TARGET_SHARES_HPP
 
+#include <cairn/detail/counted.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
@@ -12,6 +13,8 @@
 #include <cairn/storage/detail/box_runs.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/dtype.hpp>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -58,12 +61,27 @@ struct rank_share {
         pages,  ///< Those of long runs that nobody else holds a byte of, as whole pages.
         all
     } direct = access::none;
+    /// Never has writers on two hosts: what the page cache of the coordinator's host reads and
+    /// writes as a whole, and thus of all hosts that are like it.
+    std::uint64_t page = least_page;
+    std::uint32_t plan_crc = 0;  ///< @ref crc_of the plan that it was made for.
     std::vector<std::string> files{};
     std::vector<item_share> items{};
 
+    /// Returns the CRC-32 of the names and boxes of a plan's items, in their order.
+    static std::uint32_t crc_of(const save_plan& plan) {
+        wire_writer w;
+        for (auto const& item : plan.items) {
+            w.string(item.fqn);
+            put(w, item.region);
+        }
+        return format::crc32(w.written());
+    }
     std::string encode() const {
         wire_writer w;
         w.u8(static_cast<std::uint8_t>(direct));
+        w.varint(page);
+        w.u32(plan_crc);
         put(w, files);
         w.varint(items.size());
         for (auto const& i : items) {
@@ -80,6 +98,9 @@ struct rank_share {
         wire_reader r(std::as_bytes(std::span(plan.storage_data)));
         rank_share s;
         s.direct = static_cast<access>(r.u8());
+        s.page = r.varint();
+        if (s.page < least_page || s.page > long_run) wire_reader::fail("a page of another size");
+        s.plan_crc = r.u32();
         s.files = get_strings(r);
         for (auto n = r.count(4); n > 0; --n) {
             item_share i;
@@ -92,11 +113,14 @@ struct rank_share {
             if (i.file >= s.files.size()) wire_reader::fail("a file that is not listed");
             s.items.push_back(i);
         }
-        if (s.items.size() != plan.items.size())
-            throw error(errc::invalid_plan, {.expected = "the " + std::to_string(s.items.size()) +
-                                                         " items that were planned for this rank",
-                                             .found = std::to_string(plan.items.size()),
-                                             .remedy = "finish_save_plan must keep the items"});
+        bool const is_as_long = s.items.size() == plan.items.size();
+        if (!is_as_long || s.plan_crc != crc_of(plan))
+            throw error(errc::invalid_plan,
+                        {.expected = "the " + counted(s.items.size(), "item") +
+                                     " that the global plan has for this rank, in its order",
+                         .found = is_as_long ? "others, or another order"
+                                             : std::to_string(plan.items.size()),
+                         .remedy = "finish_save_plan must keep the items and their order"});
         return s;
     }
     /// Returns a plan with the dtypes of the files; nothing if it has them.
@@ -122,10 +146,9 @@ struct rank_share {
         return {(run.begin + page - 1) / page * page, run.end / page * page};
     }
 
-    /// The bytes of a run from which on it is written by itself.
+    /// The bytes of a run from which on it is written by itself: at least a page.
     static constexpr std::uint64_t long_run = std::uint64_t{64} << 10;
-    /// Never has writers on two hosts.
-    static constexpr std::uint64_t page = 4096;
+    static constexpr std::uint64_t least_page = 4096;
 };
 
 /// Passes each run of an item, with its range in the file: `f(k, range)`.
@@ -240,6 +263,9 @@ public:
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto& share = out.emplace_back();
             share.direct = rank == coordinator ? rank_share::access::all : others;
+            share.page = std::clamp(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
+                                    rank_share::least_page, rank_share::long_run);
+            share.plan_crc = rank_share::crc_of(plans[rank]);
             std::map<std::uint32_t, std::uint32_t> numbers;
             for (auto const& item : plans[rank].items) {
                 auto& s = share.items.emplace_back();
@@ -324,10 +350,8 @@ private:
     /// The tensor that an item's elements are part of; null: it is a value.
     const tensor* find(const write_item& item) const {
         if (item.kind == item_kind::value) return nullptr;
-        auto const& own = all_.find(item.fqn)->second;
-        return own.stored_as == item.fqn ? &own : stored_instead(own);
+        return &all_.find(all_.find(item.fqn)->second.stored_as)->second;
     }
-    const tensor* stored_instead(const tensor& t) const { return &all_.find(t.stored_as)->second; }
 
     value_policy values_;
     std::map<std::string_view, tensor, std::less<>> all_{};  ///< Refers to the plans.

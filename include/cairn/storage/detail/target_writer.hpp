@@ -14,6 +14,7 @@
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/box_runs.hpp>
 #include <cairn/storage/detail/items_by_file.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/layout_writer.hpp>
@@ -24,6 +25,7 @@
 #include <cairn/storage/detail/target_files.hpp>
 #include <cairn/storage/detail/target_place.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
+#include <cairn/storage/detail/target_write_job.hpp>
 #include <cairn/storage/detail/working_place.hpp>
 #include <cairn/storage/detail/write_file.hpp>
 #include <cairn/storage/file_adder.hpp>
@@ -62,7 +64,8 @@ using target_values = std::map<std::string, value>;
 /// | `Format::keeps_values`        | whether that is `kept`                                       |
 /// | `f.lay_out(name, tensors, plans, values)` | `name`: the file's, if the target is one        |
 /// | `f.files()`                   | `std::vector<const format::target_file*>`                    |
-/// | `f.rest(file, crcs)`          | all bytes of a file that are no elements: `std::vector<format::placed_bytes>` |
+/// | `f.fixed(file)`               | bytes of a file that do not depend on elements: `std::vector<format::placed_bytes>` |
+/// | `f.rest(file, crcs)`          | all others that are no elements                              |
 /// | `f.add(put, save_id, crcs)`   | more files of the target; `put` is a @ref file_adder         |
 /// | `f.keeps(name)`               | whether a file of the target that is replaced stays          |
 /// | `f.warnings()`                | sentences about what is not stored as it is                  |
@@ -158,12 +161,13 @@ public:
     /// @param released  May be null.
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     const item_released* released, completion<write_results> done) override {
-        std::shared_ptr<write_job> job;
+        std::shared_ptr<target_write_job> job;
         try {
             check_item_data(plan, data);
             auto share = rank_share::decode(plan);
             if constexpr (Format::keeps_values) share = take_values(plan, data, std::move(share));
-            job = std::make_shared<write_job>(plan, data, released, std::move(share));
+            job = std::make_shared<target_write_job>(plan, data, released, std::move(share),
+                                                     place_->in_order());
             job->aside = create_aside(side_layout::name(own()), job->side.size());
         } catch (...) {
             return done.fail(std::current_exception());
@@ -202,11 +206,20 @@ public:
                 files_->write(name, at, b);
                 show_life();
             });
-        for (std::size_t f = 0; f < targets.size(); ++f)
+        for (std::size_t f = 0; f < targets.size(); ++f) {
             for (auto const& part : format_.rest(f, crcs))
                 files_->write(targets[f]->name, part.offset, part.bytes);
+            files_->write_last_now(targets[f]->name);
+        }
         // Before the files are complete: one alone may then be the target.
-        file_adder const put([this](auto&&... file) { place_->put(file..., sync_files_); });
+        file_adder const put([this](std::string_view name, std::uint64_t size, auto const& read) {
+            auto const with_activity = [&](std::uint64_t at, std::span<std::byte> into) {
+                read(at, into);
+                if (me_.activity) me_.activity->advance();
+                show_life();
+            };
+            place_->put(name, size, with_activity, sync_files_);
+        });
         format_.add(put, me_.save_id, crcs);
         place_->complete(targets.front()->name, targets.front()->size,
                          [this] { files_->finish(); });
@@ -254,33 +267,6 @@ private:
     using access = rank_share::access;
     static constexpr std::size_t no_rank = SIZE_MAX;
 
-    /// What one call of `write_data` writes.
-    struct write_job {
-        write_job(const save_plan& p, std::span<const item_data> d, const item_released* r,
-                  rank_share s)
-            : converted(s.as_written(p)), plan(converted ? *converted : p), data(d), released(r),
-              share(std::move(s)), side(plan, share), crcs(side.crcs),
-              items(share.file_of_each(), bytes_of_each(plan), share.files.size()) {}
-
-        static std::vector<std::uint64_t> bytes_of_each(const save_plan& p) {
-            std::vector<std::uint64_t> all;
-            for (auto const& item : p.items) all.push_back(item.content_bytes());
-            return all;
-        }
-
-        std::optional<save_plan> converted;  ///< If dtypes of the files are others.
-        const save_plan& plan;
-        std::span<const item_data> data;
-        const item_released* released;  ///< May be null.
-        rank_share share;
-        side_layout side;
-        std::vector<std::uint32_t> crcs;
-        std::optional<any_store::writer> aside{};
-        items_by_file items;
-        write_results results{};
-        std::optional<completion<write_results>> done{};
-    };
-
     void announce() {
         std::vector<std::string> names;
         for (auto const* f : format_.files()) names.push_back(f->name);
@@ -317,7 +303,11 @@ private:
     void create_files(std::size_t direct, access others) {
         auto const targets = format_.files();
         shares_ = tensors_->shares(plans_, targets, direct, others);
-        for (auto const* f : targets) files_->create(f->name, f->size, place_->owns_files());
+        for (std::size_t f = 0; f < targets.size(); ++f) {
+            auto const& [name, size, tensors] = *targets[f];
+            files_->create(name, size, place_->owns_files());
+            files_->write_last(name, size, format_.fixed(f));
+        }
     }
     any_store::writer create_aside(std::string name, std::uint64_t size) {
         made_.push_back(std::move(name));
@@ -374,7 +364,7 @@ private:
         }
     }
     template <class Failed>
-    void write_items(write_job& job, std::size_t thread, const Failed& failed) {
+    void write_items(target_write_job& job, std::size_t thread, const Failed& failed) {
         auto const threads = static_cast<std::size_t>(threads_);
         items_by_file::writer const me{own() * threads + thread,
                                        static_cast<std::size_t>(me_.world_size) * threads};
@@ -403,7 +393,7 @@ private:
     }
     /// Each byte of an item goes into its file if this rank may write it there, otherwise aside.
     template <class Heed>
-    void write_runs(write_job& job, std::size_t i, piece_memory& memory, const Heed& heed) {
+    void write_runs(target_write_job& job, std::size_t i, piece_memory& memory, const Heed& heed) {
         auto const& item = job.plan.items[i];
         auto const& share = job.share.items[i];
         box_runs const runs(item.region, item.global_shape, size_of(item.type));
@@ -449,7 +439,7 @@ private:
             },
             share.offset + (runs.count() == 0 ? 0 : runs.at(0)));
     }
-    void end_of_items(write_job& job) {
+    void end_of_items(target_write_job& job) {
         job.aside->write(job.side.elements, side_layout::encode_crcs(job.crcs));
         job.aside->finish(sync_files_);
         if (!me_.coordinator) files_->finish();  // see finish

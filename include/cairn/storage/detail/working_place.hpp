@@ -93,6 +93,7 @@ public:
     bool owns_files() const noexcept override { return true; }
     void put(std::string_view name, std::uint64_t size, const file_adder::read_piece& read,
              bool sync) override {
+        check_added(fresh_, name, false);
         constexpr std::uint64_t piece = std::uint64_t{8} << 20;
         auto out = fresh_.create(name, size, sync);
         byte_vector b(static_cast<std::size_t>(std::min(size, piece)));
@@ -139,7 +140,7 @@ public:
         if (now.kind == name_kind::none)
             target_.in.move(from, target_.name);
         else
-            target_.in.exchange(from, target_.name);
+            exchange(from, now);
         sync();
         if (now.kind == name_kind::place) attempt([&] { warn_of_changes(now); });
     }
@@ -241,19 +242,38 @@ private:
         hidden_.remove(".b");
     }
 
+    /// Undoes it if others have replaced the target since `now`: theirs is committed.
+    void exchange(const std::string& from, const found_target& now) {
+        auto was = now;
+        target_.in.exchange(from, target_.name);
+        attempt([&] {
+            if (is_file_)
+                was.tag = fresh_.tag(target_.name);
+            else
+                was.objects = fresh_.list();
+        });
+        if (is_same(was, now)) return;
+        target_.in.exchange(from, target_.name);
+        throw replaced();
+    }
+
     bool is_kept(const object_info& o) const { return is_kept_ && is_kept_(o.name); }
     bool is_copied(const object_info& o) const { return is_kept(o) && !written_.contains(o.name); }
+    /// Whether what is replaced is the same, whatever is kept.
+    bool is_same(found_target a, found_target b) const {
+        for (auto* all : {&a, &b})
+            std::erase_if(all->objects, [this](auto const& o) { return is_copied(o); });
+        return a == b;
+    }
+    error replaced() {
+        return error(errc::concurrent_save, {.file = describe_target(),
+                                             .expected = "what was here when this save began",
+                                             .found = "something else",
+                                             .remedy = "another job writes to the same place"});
+    }
     /// @throws error errc::concurrent_save
     void check_same(const found_target& now) {
-        auto const replaced = [this](found_target all) {
-            std::erase_if(all.objects, [this](auto const& o) { return is_copied(o); });
-            return all;
-        };
-        if (replaced(now) == replaced(before_)) return;
-        throw error(errc::concurrent_save, {.file = describe_target(),
-                                            .expected = "what was here when this save began",
-                                            .found = "something else",
-                                            .remedy = "another job writes to the same place"});
+        if (!is_same(now, before_)) throw replaced();
     }
     /// Makes the copies of kept objects those of `now`. @return whether they were others
     /// @param last  An object that becomes shorter meanwhile is an error.

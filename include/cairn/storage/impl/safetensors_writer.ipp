@@ -72,11 +72,14 @@ struct safetensors_target {
         for (auto const& f : layout) out.push_back(&f);
         return out;
     }
+    std::vector<format::placed_bytes> fixed(std::size_t file) const {
+        if (options.checksums_in_files) return {};
+        return {{0, layout[file].head}};
+    }
     std::vector<format::placed_bytes> rest(std::size_t file,
                                            const target_assembly::tensor_crcs& crcs) const {
-        auto const& f = layout[file];
-        if (!options.checksums_in_files) return {{0, f.head}};
-        return {{0, format::safetensors::head_with_checksums(f, options.text, crcs)}};
+        if (!options.checksums_in_files) return {};
+        return {{0, format::safetensors::head_with_checksums(layout[file], options.text, crcs)}};
     }
     template <class Put>
     void add(const Put& put, const std::string& save_id,

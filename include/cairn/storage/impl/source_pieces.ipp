@@ -231,7 +231,7 @@ CAIRN_DECL void source_pieces::read(const load_plan& plan, const read_target& ta
             mine = std::move(by.idle.back());
             by.idle.pop_back();
         } else {
-            ++reader_count_;
+            checked_->expect(++reader_count_);
         }
     }
     try {

@@ -70,13 +70,12 @@ struct torch_save_target {
         if (!layout) return {};
         return {&layout->file()};
     }
+    std::vector<format::placed_bytes> fixed(std::size_t) const { return layout->fixed(); }
     std::vector<format::placed_bytes> rest(std::size_t,
                                            const target_assembly::tensor_crcs& crcs) const {
         std::vector<std::uint32_t> in_order;
         for (auto const& t : layout->file().tensors) in_order.push_back(crcs.at(t.fqn));
-        auto all = layout->fixed();
-        for (auto& part : layout->rest(in_order)) all.push_back(std::move(part));
-        return all;
+        return layout->rest(in_order);
     }
     template <class Put>
     void add(const Put&, const std::string&, const target_assembly::tensor_crcs&) const {}
