@@ -4,6 +4,7 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/format/native/index.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -71,6 +72,32 @@ BOOST_AUTO_TEST_CASE(the_last_are_those_that_were_committed_last) {
         BOOST_TEST(r.value_of("step_120") == 120.0f);
         for (int const s : {100, 200, 300}) BOOST_TEST(!r.exists("step_" + std::to_string(s)));
     }
+}
+
+/// A coordinator whose host stops before the commit, while others go on without it.
+BOOST_AUTO_TEST_CASE(a_save_that_later_ones_overtake_is_older_than_they_are) {
+    run r(2);
+    r.controls[1]->close();
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.keep = cairn::last(2)});
+        me.train(10);
+        BOOST_TEST(ckpt.save_now(10, me).saved);
+        if (me.number == 0) {
+            BOOST_TEST(r.controls[0]->wait_for(1));  // it writes
+            cairn::checkpointer others(cairn::solo(), r.base);
+            std::vector<float> w(2, 20.0f);
+            cairn::state_dict state{{"w", w}};
+            for (int const step : {20, 30, 40}) {
+                BOOST_TEST(others.save_now(step, state).saved);
+                (void)others.wait();
+            }
+            r.controls[1]->open();
+        }
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.exists("step_10"));  // one that was committed just now is kept, but …
+    BOOST_TEST(r.exists("step_30"));
+    BOOST_TEST(ids(r).ends_with("step_40"), ids(r));
 }
 
 BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {

@@ -98,6 +98,15 @@ DEFECTS = [
     Defect("numbers-start-again", WRITER,
            "if (c.record) highest_ =", "if (c.record && !PLANTED) highest_ =",
            by="catalog checkpointer", wrong="the checkpoints of a resumed run count as older"),
+    Defect("number-drawn-at-the-commit", WRITER,
+           "if (!is_coordinator_ || record_.sequence != 0) return;",
+           "if (PLANTED || !is_coordinator_ || record_.sequence != 0) return;",
+           more=(("auto warnings = std::exchange(warnings_, {});",
+                  "if (PLANTED && record_.sequence == 0) "
+                  "record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());\n"
+                  "    auto warnings = std::exchange(warnings_, {});"),),
+           by="checkpointer:checkpointer_keep",
+           wrong="a coordinator that was cut off removes what the others have saved without it"),
     Defect("one-rank-decides-what-is-whole", RECOVERY,
            "if (!p) {", "if (!p || (PLANTED && rank != 0)) {",
            by="checkpointer catalog", wrong="a checkpoint that one rank cannot read is chosen"),

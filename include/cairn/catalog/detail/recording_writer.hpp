@@ -118,6 +118,7 @@ public:
     void set_up_writer(const storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
+        is_coordinator_ = setup.coordinator;
         if (part_) part_->save_id = save_id_;
         if (part_ && part_->begun) part_->begun(activity_);
         inner_.set_up_writer(setup);
@@ -133,10 +134,12 @@ public:
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     completion<write_results> done) {
+        take_number();
         inner_.write_data(plan, data, noted(plan, std::move(done)));
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     const item_released& released, completion<write_results> done) {
+        take_number();
         inner_.write_data(plan, data, released, noted(plan, std::move(done)));
     }
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
@@ -145,6 +148,7 @@ public:
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:
+    CAIRN_DECL void take_number();
     CAIRN_DECL completion<write_results> noted(const save_plan& plan,
                                                completion<write_results> done);
 
@@ -156,6 +160,8 @@ private:
     std::shared_ptr<cairn::activity> activity_{};
     checkpoint_id id_{};
     std::string save_id_{};
+    bool is_coordinator_ = false;
+    std::vector<std::string> warnings_{};  ///< Of the number.
 };
 static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);
 
