@@ -6,9 +6,12 @@
 #include "tiered_run.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -365,6 +368,20 @@ BOOST_AUTO_TEST_CASE(a_path_in_the_first_place_names_the_copy_in_the_second_too)
     w.assign(3, 0.0f);
     cairn::checkpointer ckpt(cairn::solo(), cairn::file_store(here.dir), o);
     (void)ckpt.load((here.dir / "step_1").string(), state);
+    BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
+}
+
+/// E.g. a model from elsewhere, where a training begins.
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_format_is_loaded_from_the_first_place) {
+    cairn::memory_store near, far;
+    std::vector<float> w(3, 1.0f);
+    cairn::state_dict const state{{"w", w}};
+    cairn::save(state, "base", cairn::safetensors_writer(near));
+    w.assign(3, 0.0f);
+    cairn::checkpointer_options o{.every = cairn::steps(1)};
+    o.upload = cairn::upload_options{.to = cairn::any_store(far)};
+    cairn::checkpointer ckpt(cairn::solo(), near, o);
+    (void)ckpt.load("base", state);
     BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 

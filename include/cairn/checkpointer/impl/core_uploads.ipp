@@ -250,21 +250,26 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
     if (!options_.upload) return 0;
     if (latest_ && latest_->id == id) return latest_->tier;
     auto const told = answered([&] {
-        auto const is_uploaded = [&] {
+        // @param unknown  What to return if the second place cannot say so.
+        auto const is_uploaded = [&](bool unknown) {
             try {
                 auto place = options_.upload->to.at(in_tier(1, id));
                 return exists(place, metadata_name);
-            } catch (...) {  // why the first place is no answer is told
-                return false;
+            } catch (const error& e) {  // an id of the first place may be none of the second
+                return unknown && e.code() != make_error_code(errc::invalid_argument);
+            } catch (...) {
+                return unknown;
             }
         };
+        auto const is_url = id.find("://") != id.npos;
         wire_writer w;
         std::string why;
         try {
             auto place = parts_.store.at(in_tier(0, id));
-            w.u8(exists(place, metadata_name) ? 0 : 1);
+            // In the first place there may also be a checkpoint of another format.
+            w.u8(!exists(place, metadata_name) && (is_url || is_uploaded(true)) ? 1 : 0);
         } catch (const error& e) {
-            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded()) throw;
+            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)) throw;
             w.u8(1);
             why = "loaded from '" + options_.upload->to.describe(id) +
                   "', because the first place cannot be read: " + e.what();
