@@ -427,4 +427,24 @@ BOOST_AUTO_TEST_CASE(uploads_go_on_with_another_group) {
     BOOST_TEST(r.durable_value("step_2") == 2.0f);
 }
 
+BOOST_AUTO_TEST_CASE(a_group_without_a_timeout_is_replaced_when_uploads_have_ended) {
+    tiered_run r(2);
+    cairn::thread_group second(2);
+    auto& slow = *r.far_controls.back();
+    slow.close();
+    std::jthread opener;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.exchange_timeout = cairn::no_timeout;
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        BOOST_TEST(slow.wait_for(1));
+        if (me.number == 0) opener = open_later(slow);
+        auto const told = ckpt.replace_group(second.rank(me.number));
+        BOOST_TEST(told.failures.empty());
+        BOOST_TEST(told.uploaded.has_value());
+    });
+    BOOST_TEST(r.durable_value("step_1") == 1.0f);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

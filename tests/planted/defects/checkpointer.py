@@ -305,11 +305,17 @@ DEFECTS = [
            by="checkpointer:checkpointer_failed_uploads",
            wrong="nothing is uploaded any more, though the group is healthy"),
     Defect("next-group-waits-for-uploads", CORE_UPLOADS,
-           "group_->uploads->finish(options_.save.exchange_timeout / 2)",
-           "(PLANTED ? (group_->uploads->finish(), true)"
-           " : group_->uploads->finish(options_.save.exchange_timeout / 2))",
+           "group_->uploads->finish(by)",
+           "group_->uploads->finish(PLANTED ? no_deadline : by)",
            by="checkpointer:checkpointer_slow_copies",
            wrong="a rank cannot be replaced while an upload takes long"),
+    Defect("no-timeout-is-none-for-uploads", CORE_UPLOADS,
+           "auto const by = deadline_after(options_.save.exchange_timeout / 2);",
+           "auto const by = PLANTED && options_.save.exchange_timeout == no_timeout "
+           "? std::chrono::steady_clock::now() "
+           ": deadline_after(options_.save.exchange_timeout / 2);",
+           by="checkpointer:checkpointer_uploads",
+           wrong="without a timeout, replace_group cancels what is being uploaded"),
     Defect("own-files-unchecked", "storage/impl/torch_writer.ipp",
            "if (!failure && own_disks) check_own(job);",
            "if (!failure && own_disks && !PLANTED) check_own(job);",

@@ -224,15 +224,16 @@ CAIRN_DECL void checkpointer_core::finish_all() {
     finish_earlier();
     upload_ = {};  // of a save that has not begun
     // Those that join the next group wait for this rank meanwhile.
-    if (group_->uploads && !group_->uploads->finish(options_.save.exchange_timeout / 2)) {
+    auto const by = deadline_after(options_.save.exchange_timeout / 2);
+    if (group_->uploads && !group_->uploads->finish(by)) {
         group_->uploads->cancel();
-        group_->uploads->finish();
+        (void)group_->uploads->finish();
     }
 }
 CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
     if (!group_->uploads) return;
     if (cancelled) group_->uploads->cancel();
-    group_->uploads->finish();
+    (void)group_->uploads->finish();
     while (open_uploads() != 0) {
         auto const u = group_->uploads->take_oldest();
         if (!u.saved) continue;  // the failure of its save is told
