@@ -243,7 +243,7 @@ CAIRN_DECL void checkpointer_core::check_process() const {
 }
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
     check_process();
-    if (gate_) gate_->await_plan();  // until then the lane is being duplicated
+    if (gate_) while_shown("plan", [&] { gate_->await_plan(); });  // the lane is being duplicated
     auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();
         rank_report r{call,           step,     earlier_, signals_->any(), signals_->look(),

@@ -214,11 +214,9 @@ CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
 CAIRN_DECL void checkpointer_core::await_uploads(
     const std::function<void(uploads&, const uploads::pulse&)>& wait) {
     if (open_uploads() == 0) return;
-    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
-    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
-    activity_->enter("upload");
-    wait(*group_->uploads, uploads::pulse{period, [this] { activity_->advance(); }});
-    activity_->enter("training");
+    while_shown("upload", [&] {
+        wait(*group_->uploads, uploads::pulse{pulse(), [this] { activity_->advance(); }});
+    });
 }
 CAIRN_DECL void checkpointer_core::finish_all() {
     finish_earlier();
