@@ -9,6 +9,7 @@
 #include <cairn/detail/host_name.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
@@ -136,7 +137,9 @@ CAIRN_DECL void checkpointer_core::note_read(std::size_t tier, const checkpoint_
     if (!ranks().coordinator()) return;
     try {
         auto place = store_of(tier).at(id);
-        auto const record = read_commit_record(place);
+        // A checkpoint of another format, which is never removed, has no metadata.
+        auto const found = if_there([&] { return read_commit_record(place); });
+        auto const record = found.value_or(std::nullopt);
         if (!record) return;
         // Disks of other hosts may have later ones of a branch that is given up here: what this run
         // saves from now on is newer than those.
