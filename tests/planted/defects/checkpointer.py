@@ -366,6 +366,12 @@ DEFECTS = [
            "                name.clear();",
            by="checkpointer:checkpointer_copies",
            wrong="a branch that was given up is loaded for the one that was asked for"),
+    Defect("one-failure-of-several-told", "comm/detail/blocking_exchange.hpp",
+           "o.failures = failures_of(std::current_exception(), rank());",
+           "o.failures = failures_of(std::current_exception(), rank()); "
+           "if (PLANTED) o.failures.resize(1);",
+           by="checkpointer:checkpointer_recovery",
+           wrong="of hosts that miss a mount, load_latest names one after the other"),
     Defect("half-a-state-unsaid", "checkpointer/impl/recovery.ipp",
            "if (!modified || has_modified(e)) std::rethrow_exception(e);",
            "if (PLANTED || !modified || has_modified(e)) std::rethrow_exception(e);",

@@ -145,8 +145,6 @@ private:
     joint_report join(group& g, F&& prepare);
     std::vector<rank_failure> or_unknown(std::vector<rank_failure> failures) const;
 
-    template <class F>
-    outcome answered(F&& f);
     void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
     /// @throws error in a forked child, which has none of the threads that it would wait for
     void check_process() const;

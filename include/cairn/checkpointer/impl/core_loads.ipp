@@ -89,12 +89,11 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::other_copy(
             if (mine) o.failures = failures_of(mine, ranks().rank());
             return o;
         }));
-        auto const told = answered([&] {
+        auto const told = ranks().answered([&] {
             wire_writer w;
             w.string(of_same_commit(collect_failures(all)));
             return w.take();
         });
-        if (!told.failures.empty()) throw error(told.failures, false);
         auto name = ranks().alone([&] { return wire_reader(told.payload).string(); });
         if (name.empty()) return {};
         return name;
@@ -220,13 +219,12 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
                             parts_.directory, is_apart(*group_) ? host_name() : std::string());
     });
     auto const all = ranks().gather(mine);
-    auto const told = answered([&] {
+    auto const told = ranks().answered([&] {
         throw_failures(all);
         std::vector<needs_report> needs;
         for (auto const& o : all) needs.push_back(decode_needs(o.payload));
         return encode(join_needs(needs, planner));
     });
-    if (!told.failures.empty()) throw error(told.failures, false);
     return ranks().alone([&] { return decode_checkpoint_plan(told.payload); });
 }
 CAIRN_DECL checkpoint_plan checkpointer_core::reserve(flattened_or_error& state) {

@@ -42,7 +42,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     outcome told;
     try {
         auto const all = ranks().gather(mine);
-        told = answered([&] { return staged(call, all); });
+        told = ranks().told([&] { return staged(call, all); });
     } catch (...) {
         // If the group has failed, the failure of the save says why.
         if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
