@@ -213,7 +213,7 @@ DEFECTS = [
            by="checkpointer:checkpointer_uploads,checkpointer_failed_uploads",
            wrong="the last upload of a run is lost"),
     Defect("failed-upload-lost-at-the-end", CORE_UPLOADS,
-           "if (!cancelled || !asked)", "if (!PLANTED && (!cancelled || !asked))",
+           "if (!asked)", "if (!PLANTED && !asked)",
            by="checkpointer:checkpointer_uploads,checkpointer_failed_uploads",
            wrong="the failure of the last upload is told to nobody"),
     Defect("failed-upload-not-made-up-for", CORE,

@@ -237,11 +237,14 @@ CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
         if (!u.saved) continue;  // the failure of its save is told
         untold_upload_ = untold_upload_ && u.failure;
         if (!u.failure) continue;
-        auto const all = failures_of(u.failure, ranks().rank());
-        bool const asked = std::all_of(all.begin(), all.end(), [](auto const& f) {
-            return f.code == make_error_code(errc::cancelled);
-        });
-        if (!cancelled || !asked) report_unclaimed(options_.save.on_unclaimed_error, u.failure);
+        bool asked = cancelled;
+        try {
+            for (auto const& f : failures_of(u.failure, ranks().rank()))
+                asked = asked && f.code == make_error_code(errc::cancelled);
+        } catch (...) {  // no memory: the destructor must end all the same
+            asked = false;
+        }
+        if (!asked) report_unclaimed(options_.save.on_unclaimed_error, u.failure);
     }
 }
 
