@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -71,6 +72,7 @@ public:
     /// Returns the next number in the order of commits.
     /// @param warnings  Receives a warning, the first time, if others' numbers cannot be read, or
     ///                  places cannot be examined.
+    /// @throws error errc::corrupt if there is none
     CAIRN_DECL std::uint64_t next_sequence(const any_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
@@ -86,6 +88,7 @@ private:
     bool note_numbers(const any_store& root, bool first, known_records* known,
                       std::vector<std::string>& warnings, cairn::activity* activity,
                       std::optional<std::chrono::milliseconds> longest = {});
+    error no_higher_number(const any_store& root) const;
 
     retention keep_;
     std::optional<any_store> also_;

@@ -9,6 +9,7 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/time_limit.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -102,7 +103,24 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     note_numbers(root, first, &run_.known, warnings, activity);
     highest_ = std::max(highest_, least_);
     if (is_unseen) highest_ += beyond_known;
+    if (highest_ >= most_commits) throw no_higher_number(root);
     return ++highest_;
+}
+/// What this run saved would count as older than all others, and never be removed.
+CAIRN_DECL error run_catalog::no_higher_number(const any_store& root) const {
+    auto const number = [](auto const& k) {
+        return k.second.record ? k.second.record->sequence : 0;
+    };
+    auto const at =
+        std::max_element(run_.known.begin(), run_.known.end(),
+                         [&](auto const& a, auto const& b) { return number(a) < number(b); });
+    bool const is_there = at != run_.known.end() && number(*at) == highest_;
+    auto place = is_there ? root.at(at->first) : root;
+    return {errc::corrupt,
+            {.file = place.describe(is_there ? metadata_name : "."),
+             .expected = "a number in the order of commits below 2^62",
+             .found = std::to_string(highest_) + ", which no run reaches",
+             .remedy = "remove the checkpoint that has it, or save to another place"}};
 }
 
 CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
