@@ -117,6 +117,23 @@ BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {
     BOOST_TEST(ids(r) == "step_1 step_3 step_4 step_7");
 }
 
+/// A reader would take the checkpoint for damaged.
+BOOST_AUTO_TEST_CASE(metrics_that_no_reader_accepts_are_refused) {
+    run r(1);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        std::string const name(std::size_t{1} << 24, 'm');
+        (void)ckpt.save_now(1, me, {.metrics = {{name, 0.5}}});
+        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::invalid_argument) &&
+                   has(e.what(), "save_notes::metrics");
+        });
+        BOOST_TEST(!r.exists("step_1"));
+        save(me, ckpt, 2, {.metrics = {{name.substr(256), 0.5}}});
+        BOOST_TEST(ckpt.latest().value_or("none") == "step_2");
+    });
+}
+
 BOOST_AUTO_TEST_CASE(the_loaded_checkpoint_is_kept_as_one_of_the_last) {
     for (int const last : {1, 2, 3}) {
         run r(2);

@@ -174,6 +174,15 @@ DEFECTS = [
            "if (record.sequence > most_commits && !PLANTED) return {};",
            by="catalog:catalog_committed", wrong="a file that was made to deceive is the newest "
            "for ever"),
+    Defect("long-metrics-written", "format/native/commit_section.hpp",
+           "if (w.size() + commit_tail_bytes > most_commit_bytes)",
+           "if (w.size() + commit_tail_bytes > most_commit_bytes && !PLANTED)",
+           by="checkpointer:checkpointer_keep",
+           wrong="a checkpoint with too many metrics counts as damaged"),
+    Defect("no-higher-number-unsaid", WRITER,
+           "if (highest_ >= most_commits)", "if (highest_ >= most_commits && !PLANTED)",
+           by="catalog:catalog_committed",
+           wrong="beside a file that was made to deceive, all that a run saves is the oldest"),
     Defect("unknown-order-unsaid", WRITER,
            "if (first && !c.problem.empty())", "if (first && !PLANTED && !c.problem.empty())",
            by="catalog:catalog_committed", wrong="a checkpoint may count as older than what it "
