@@ -17,8 +17,8 @@
 namespace cairn::detail {
 
 /// Exchanges that block the calling thread; each rank's failures travel with its data. Unless a
-/// member says otherwise, an exception from it is an @ref error, of the exchange itself; since other
-/// ranks may have succeeded, and must not wait for this one, the group is cancelled.
+/// member says otherwise, an exception from it is an @ref error, of the exchange itself; since
+/// other ranks may have succeeded, and must not wait for this one, the group is cancelled.
 class blocking_exchange {
 public:
     /// @param timeout  For each exchange.
