@@ -123,6 +123,27 @@ BOOST_AUTO_TEST_CASE(a_number_that_no_run_reaches_is_not_believed) {
     }
 }
 
+/// Otherwise what it saves would count as the oldest, and stay.
+BOOST_AUTO_TEST_CASE(a_run_that_has_no_higher_number_saves_nothing) {
+    for (bool const last : {false, true}) {
+        auto record = some_record();
+        record.sequence = cairn::detail::most_commits - (last ? 0 : 1);
+        cairn::memory_store store;
+        store.at("step_7").publish(".metadata", native::make_metadata_file({}, true, &record),
+                                   std::nullopt);
+        cairn::detail::run_catalog c({});
+        std::vector<std::string> warnings;
+        auto const next = [&] {
+            return c.next_sequence(cairn::any_store(store), warnings, nullptr);
+        };
+        if (!last) BOOST_TEST(next() == cairn::detail::most_commits);
+        BOOST_CHECK_EXCEPTION((void)next(), cairn::error, [&](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::corrupt) &&
+                   (!last || std::string(e.what()).find("step_7") != std::string::npos);
+        });
+    }
+}
+
 /// What cannot be read may have a higher number; what this run has loaded is known.
 BOOST_AUTO_TEST_CASE(numbers_exceed_those_that_are_known) {
     cairn::memory_store store;

@@ -4,6 +4,7 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/format/native/index.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -73,6 +74,32 @@ BOOST_AUTO_TEST_CASE(the_last_are_those_that_were_committed_last) {
     }
 }
 
+/// A coordinator whose host stops before the commit, while others go on without it.
+BOOST_AUTO_TEST_CASE(a_save_that_later_ones_overtake_is_older_than_they_are) {
+    run r(2);
+    r.controls[1]->close();
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({.keep = cairn::last(2)});
+        me.train(10);
+        BOOST_TEST(ckpt.save_now(10, me).saved);
+        if (me.number == 0) {
+            BOOST_TEST(r.controls[0]->wait_for(1));  // it writes
+            cairn::checkpointer others(cairn::solo(), r.base);
+            std::vector<float> w(2, 20.0f);
+            cairn::state_dict state{{"w", w}};
+            for (int const step : {20, 30, 40}) {
+                BOOST_TEST(others.save_now(step, state).saved);
+                (void)others.wait();
+            }
+            r.controls[1]->open();
+        }
+        BOOST_TEST(ckpt.wait().has_value());
+    });
+    BOOST_TEST(r.exists("step_10"));  // one that was committed just now is kept, but …
+    BOOST_TEST(r.exists("step_30"));
+    BOOST_TEST(ids(r).ends_with("step_40"), ids(r));
+}
+
 BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {
     run r(2);
     auto const keep =
@@ -88,6 +115,23 @@ BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {
     BOOST_TEST(ids(r) == "step_1 step_3 step_4 step_5");
     train(6, 7);
     BOOST_TEST(ids(r) == "step_1 step_3 step_4 step_7");
+}
+
+/// A reader would take the checkpoint for damaged.
+BOOST_AUTO_TEST_CASE(metrics_that_no_reader_accepts_are_refused) {
+    run r(1);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        std::string const name(std::size_t{1} << 24, 'm');
+        (void)ckpt.save_now(1, me, {.metrics = {{name, 0.5}}});
+        BOOST_CHECK_EXCEPTION((void)ckpt.wait(), cairn::error, [](const cairn::error& e) {
+            return e.code() == make_error_code(cairn::errc::invalid_argument) &&
+                   has(e.what(), "save_notes::metrics");
+        });
+        BOOST_TEST(!r.exists("step_1"));
+        save(me, ckpt, 2, {.metrics = {{name.substr(256), 0.5}}});
+        BOOST_TEST(ckpt.latest().value_or("none") == "step_2");
+    });
 }
 
 BOOST_AUTO_TEST_CASE(the_loaded_checkpoint_is_kept_as_one_of_the_last) {

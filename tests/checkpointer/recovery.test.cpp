@@ -2,6 +2,7 @@
 // All ranks agree on the newest checkpoint that is whole for each of them.
 #include "checkpointed_ranks.hpp"
 #include "support/data_files.hpp"
+#include "support/meddling_store.hpp"
 
 #include <cairn/object_store/read_whole.hpp>
 
@@ -162,6 +163,29 @@ BOOST_AUTO_TEST_CASE(the_view_of_one_rank_puts_nothing_aside) {
         auto place = r.base.at("step_1");
         BOOST_TEST(!place.tag(".metadata").text.empty());
     }
+}
+
+/// Each has a mount of its own to repair.
+BOOST_AUTO_TEST_CASE(every_rank_that_cannot_read_the_latest_is_named) {
+    run r(3);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        save_steps(me, ckpt, {1});
+    });
+    r.on_ranks([&](rank& me) {
+        support::meddlers m;
+        m.before_open = [&](const std::string& path) {
+            if (me.number == 0 || path.find("__0_0") == path.npos) return;
+            throw cairn::error(cairn::errc::io,
+                               {.found = "no answer on host " + std::to_string(me.number)});
+        };
+        cairn::checkpointer ckpt(me.member, support::meddling_store(r.base, m));
+        BOOST_CHECK_EXCEPTION((void)ckpt.load_latest(me), cairn::error, [](const cairn::error& e) {
+            auto const& all = e.failures();
+            return all.size() == 2 && has(all[0].text, "on host 1") &&
+                   has(all[1].text, "on host 2");
+        });
+    });
 }
 
 /// The sizes are right: it is found while it is read.

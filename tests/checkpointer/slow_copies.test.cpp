@@ -103,6 +103,28 @@ BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
         BOOST_TEST(support::only_number(all.at("own" + std::to_string(i))) == 1.0f);
 }
 
+/// Rank 1 has copied, and waits for rank 0 at the next step, for more than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(an_update_may_wait_for_a_rank_without_room_longer_than_a_timeout) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        bool const slow = me.number == 0;
+        cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = true};
+        o.save.exchange_timeout = 1200ms;
+        if (slow) o.arena = {.budget = 4096, .slab_bytes = 4096};
+        cairn::checkpointer ckpt(me.member, slow_store(r.base, slow ? 60ms : 0ms), o);
+        many_tensors s{me};
+        if (slow) s.own.assign(40, std::vector<float>(many_tensors::elements, 1));
+        me.train(1);
+        BOOST_TEST(bool(ckpt.maybe_save(1, s)));
+        ckpt.before_update();  // 2.4 s or more on rank 0
+        me.train(2);
+        for (auto& t : s.own) t.clear();
+        (void)ckpt.maybe_save(2, s);
+        (void)ckpt.wait();
+    });
+    BOOST_TEST(r.value_of("step_1") == 1.0f);
+}
+
 /// Rank 1 waits for a save that has ended there, while rank 0 removes what is not kept, for more
 /// than `exchange_timeout`.
 BOOST_AUTO_TEST_CASE(ranks_wait_for_one_that_removes_much) {

@@ -6,9 +6,12 @@
 #include "tiered_run.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/comm/solo.hpp>
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/object_store/read_whole.hpp>
+#include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -368,6 +371,21 @@ BOOST_AUTO_TEST_CASE(a_path_in_the_first_place_names_the_copy_in_the_second_too)
     BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 
+/// E.g. a model from elsewhere, where a training begins.
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_format_is_loaded_from_the_first_place) {
+    cairn::memory_store near, far;
+    std::vector<float> w(3, 1.0f);
+    cairn::state_dict const state{{"w", w}};
+    cairn::save(state, "base", cairn::safetensors_writer(near));
+    w.assign(3, 0.0f);
+    cairn::checkpointer_options o{.every = cairn::steps(1)};
+    o.upload = cairn::upload_options{.to = cairn::any_store(far)};
+    cairn::checkpointer ckpt(cairn::solo(), near, o);
+    for (auto const& said : ckpt.load("base", state).warnings)
+        BOOST_TEST(!has(said, "may be removed"), said);
+    BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {
     enum { on_one_rank, same_place, every_0, kinds };
     for (int kind = 0; kind < kinds; ++kind) {
@@ -408,6 +426,26 @@ BOOST_AUTO_TEST_CASE(uploads_go_on_with_another_group) {
         BOOST_TEST(uploaded_of(ckpt) == "step_2");
     });
     BOOST_TEST(r.durable_value("step_2") == 2.0f);
+}
+
+BOOST_AUTO_TEST_CASE(a_group_without_a_timeout_is_replaced_when_uploads_have_ended) {
+    tiered_run r(2);
+    cairn::thread_group second(2);
+    auto& slow = *r.far_controls.back();
+    slow.close();
+    std::jthread opener;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.exchange_timeout = cairn::no_timeout;
+        auto ckpt = me.checkpointer(o);
+        save_step(me, ckpt, 1);
+        BOOST_TEST(slow.wait_for(1));
+        if (me.number == 0) opener = open_later(slow);
+        auto const told = ckpt.replace_group(second.rank(me.number));
+        BOOST_TEST(told.failures.empty());
+        BOOST_TEST(told.uploaded.has_value());
+    });
+    BOOST_TEST(r.durable_value("step_1") == 1.0f);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

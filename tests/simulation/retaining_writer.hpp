@@ -31,12 +31,15 @@ public:
         : root_(std::move(store)), inner_(root_, options, std::move(jobs)) {}
 
     /// Before each save.
-    /// @param now  Milliseconds of the coordinator's clock.
+    /// @param now         Milliseconds of the coordinator's clock.
+    /// @param publishing  Called on the coordinator just before it publishes.
     void prepare(std::shared_ptr<cairn::detail::run_catalog> catalog, cairn::commit_record record,
-                 std::function<std::int64_t()> now) {
+                 std::function<std::int64_t()> now, std::function<void()> publishing) {
         catalog_ = std::move(catalog);
         record_ = std::move(record);
         now_ = std::move(now);
+        publishing_ = std::move(publishing);
+        warnings_.clear();
     }
 
     void reset(const cairn::checkpoint_id& id) {
@@ -46,6 +49,7 @@ public:
     void set_up_writer(const cairn::storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
+        is_coordinator_ = setup.coordinator;
         inner_.set_up_writer(setup);
     }
     cairn::save_plan prepare_local_save_plan(cairn::save_plan plan) {
@@ -59,17 +63,19 @@ public:
     }
     void write_data(const cairn::save_plan& plan, std::span<const cairn::item_data> data,
                     cairn::completion<cairn::write_results> done) {
+        if (is_coordinator_) {
+            record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());
+            record_.committed = now_();
+        }
         inner_.write_data(plan, data, std::move(done));
     }
     void finish(const cairn::metadata& m, cairn::completion<cairn::commit_result> done) {
-        std::vector<std::string> warnings;
-        auto record = record_;
-        record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+        auto warnings = std::exchange(warnings_, {});
         catalog_->note_save(id_, save_id_);
-        record.committed = now_();
+        publishing_();
         // It completes inside the call.
         auto result = cairn::await_completion<cairn::commit_result>(
-            [&](auto then) { inner_.finish(m, std::move(record), std::move(then)); });
+            [&](auto then) { inner_.finish(m, record_, std::move(then)); });
         for (auto& w : warnings) result.warnings.push_back(std::move(w));
         done(std::move(result));
     }
@@ -91,9 +97,12 @@ private:
     std::shared_ptr<cairn::detail::run_catalog> catalog_{};
     cairn::commit_record record_{};
     std::function<std::int64_t()> now_{};
+    std::function<void()> publishing_{};
     std::shared_ptr<cairn::activity> activity_{};
     cairn::checkpoint_id id_{};
     std::string save_id_{};
+    bool is_coordinator_ = false;
+    std::vector<std::string> warnings_{};
 };
 static_assert(cairn::NamingWriter<retaining_writer>);
 

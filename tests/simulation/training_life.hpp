@@ -133,7 +133,9 @@ private:
         cairn::commit_record record;
         record.step = step;
         record.metrics["loss"] = kept_rules::loss(step);
-        job_->at(r).writer().prepare(catalog_, std::move(record), [this, n] { return publish(n); });
+        job_->at(r).writer().prepare(
+            catalog_, std::move(record), [this] { return s_.where.wall(first_) * 1000; },
+            [this, n] { publish(n); });
         contents_.push_back(std::make_unique<content>(r, ranks_, mine.watched().version));
         auto& of = *contents_.back();
         auto const e = std::make_shared<ending>();
@@ -149,8 +151,8 @@ private:
         if (e->failure && failed_.empty()) failed_ = e->text();
     }
 
-    /// The coordinator is about to publish. @return Milliseconds of its clock.
-    std::int64_t publish(int n) {
+    /// The coordinator is about to publish.
+    void publish(int n) {
         if (n == plan_.cut_off_at)
             s_.world.after(s_.world.some_time(std::chrono::milliseconds(4)), world::nobody,
                            [this, alive = std::weak_ptr(alive_)] {
@@ -158,7 +160,6 @@ private:
                                s_.say("its hosts are cut off as it publishes");
                                cut_off(0, plan_.lasts, false);
                            });
-        return s_.where.wall(first_) * 1000;
     }
     /// `checkpointer::load_latest`. @return The step from which the training goes on.
     std::int64_t recover(int r) {

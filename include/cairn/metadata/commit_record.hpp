@@ -14,10 +14,11 @@ namespace cairn {
 /// How a checkpoint was committed relative to the others in its directory or store. A
 /// `checkpointer` stores it with the checkpoint.
 struct commit_record {
-    /// One more than that of any checkpoint that was there when it was committed. Unlike steps and
-    /// times, it never decreases.
+    /// One more than that of any checkpoint that was there when the coordinator began to write it.
+    /// Unlike steps and times, it never decreases from save to save of a run.
     std::uint64_t sequence = 0;
-    std::int64_t committed = 0;  ///< Milliseconds since 1970, by the coordinator's clock.
+    /// When the sequence was determined: milliseconds since 1970, by the coordinator's clock.
+    std::int64_t committed = 0;
     std::int64_t step = 0;
     std::map<std::string, double, std::less<>> metrics{};  ///< As passed to `maybe_save`.
     std::string save_id{};                                 ///< Of the save: 32 hex digits.

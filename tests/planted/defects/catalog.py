@@ -98,6 +98,15 @@ DEFECTS = [
     Defect("numbers-start-again", WRITER,
            "if (c.record) highest_ =", "if (c.record && !PLANTED) highest_ =",
            by="catalog checkpointer", wrong="the checkpoints of a resumed run count as older"),
+    Defect("number-drawn-at-the-commit", WRITER,
+           "if (!is_coordinator_ || record_.sequence != 0) return;",
+           "if (PLANTED || !is_coordinator_ || record_.sequence != 0) return;",
+           more=(("auto warnings = std::exchange(warnings_, {});",
+                  "if (PLANTED && record_.sequence == 0) "
+                  "record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());\n"
+                  "    auto warnings = std::exchange(warnings_, {});"),),
+           by="checkpointer:checkpointer_keep",
+           wrong="a coordinator that was cut off removes what the others have saved without it"),
     Defect("one-rank-decides-what-is-whole", RECOVERY,
            "if (!p) {", "if (!p || (PLANTED && rank != 0)) {",
            by="checkpointer catalog", wrong="a checkpoint that one rank cannot read is chosen"),
@@ -165,6 +174,15 @@ DEFECTS = [
            "if (record.sequence > most_commits && !PLANTED) return {};",
            by="catalog:catalog_committed", wrong="a file that was made to deceive is the newest "
            "for ever"),
+    Defect("long-metrics-written", "format/native/commit_section.hpp",
+           "if (w.size() + commit_tail_bytes > most_commit_bytes)",
+           "if (w.size() + commit_tail_bytes > most_commit_bytes && !PLANTED)",
+           by="checkpointer:checkpointer_keep",
+           wrong="a checkpoint with too many metrics counts as damaged"),
+    Defect("no-higher-number-unsaid", WRITER,
+           "if (highest_ >= most_commits)", "if (highest_ >= most_commits && !PLANTED)",
+           by="catalog:catalog_committed",
+           wrong="beside a file that was made to deceive, all that a run saves is the oldest"),
     Defect("unknown-order-unsaid", WRITER,
            "if (first && !c.problem.empty())", "if (first && !PLANTED && !c.problem.empty())",
            by="catalog:catalog_committed", wrong="a checkpoint may count as older than what it "

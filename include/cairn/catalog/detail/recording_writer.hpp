@@ -7,6 +7,7 @@
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/retention.hpp>
 #include <cairn/detail/config.hpp>
+#include <cairn/error.hpp>
 #include <cairn/metadata/commit_record.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -71,6 +72,7 @@ public:
     /// Returns the next number in the order of commits.
     /// @param warnings  Receives a warning, the first time, if others' numbers cannot be read, or
     ///                  places cannot be examined.
+    /// @throws error errc::corrupt if there is none
     CAIRN_DECL std::uint64_t next_sequence(const any_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
@@ -86,6 +88,7 @@ private:
     bool note_numbers(const any_store& root, bool first, known_records* known,
                       std::vector<std::string>& warnings, cairn::activity* activity,
                       std::optional<std::chrono::milliseconds> longest = {});
+    error no_higher_number(const any_store& root) const;
 
     retention keep_;
     std::optional<any_store> also_;
@@ -118,6 +121,7 @@ public:
     void set_up_writer(const storage_setup& setup) {
         activity_ = setup.activity;
         save_id_ = setup.save_id;
+        is_coordinator_ = setup.coordinator;
         if (part_) part_->save_id = save_id_;
         if (part_ && part_->begun) part_->begun(activity_);
         inner_.set_up_writer(setup);
@@ -133,10 +137,12 @@ public:
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     completion<write_results> done) {
+        take_number();
         inner_.write_data(plan, data, noted(plan, std::move(done)));
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,
                     const item_released& released, completion<write_results> done) {
+        take_number();
         inner_.write_data(plan, data, released, noted(plan, std::move(done)));
     }
     CAIRN_DECL void finish(const metadata& m, completion<commit_result> done);
@@ -145,6 +151,7 @@ public:
     CAIRN_DECL void sweep(save_end end, completion<sweep_result> done);
 
 private:
+    CAIRN_DECL void take_number();
     CAIRN_DECL completion<write_results> noted(const save_plan& plan,
                                                completion<write_results> done);
 
@@ -156,6 +163,8 @@ private:
     std::shared_ptr<cairn::activity> activity_{};
     checkpoint_id id_{};
     std::string save_id_{};
+    bool is_coordinator_ = false;
+    std::vector<std::string> warnings_{};  ///< Of the number.
 };
 static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);
 

@@ -51,8 +51,7 @@ CAIRN_DECL std::optional<commit_record> read_commit_record(any_store& place) {
     // changed.
     if (length == 0) length = native::commit_length_at_end(before(at, tail));
     if (length == 0) return {};
-    constexpr std::uint64_t most = std::uint64_t{1} << 24;  // no record has so many metrics
-    if (length < native::commit_tail_bytes || length > at || length > most)
+    if (length < native::commit_tail_bytes || length > at || length > native::most_commit_bytes)
         bad("a commit record of an impossible length");
     auto record = native::decode_commit_section(before(at, length));
     if (record.sequence > most_commits) return {};

@@ -9,6 +9,7 @@
 #include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/time_limit.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -102,7 +103,24 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
     note_numbers(root, first, &run_.known, warnings, activity);
     highest_ = std::max(highest_, least_);
     if (is_unseen) highest_ += beyond_known;
+    if (highest_ >= most_commits) throw no_higher_number(root);
     return ++highest_;
+}
+/// What this run saved would count as older than all others, and never be removed.
+CAIRN_DECL error run_catalog::no_higher_number(const any_store& root) const {
+    auto const number = [](auto const& k) {
+        return k.second.record ? k.second.record->sequence : 0;
+    };
+    auto const at =
+        std::max_element(run_.known.begin(), run_.known.end(),
+                         [&](auto const& a, auto const& b) { return number(a) < number(b); });
+    bool const is_there = at != run_.known.end() && number(*at) == highest_;
+    auto place = is_there ? root.at(at->first) : root;
+    return {errc::corrupt,
+            {.file = place.describe(is_there ? metadata_name : "."),
+             .expected = "a number in the order of commits below 2^62",
+             .found = std::to_string(highest_) + ", which no run reaches",
+             .remedy = "remove the checkpoint that has it, or save to another place"}};
 }
 
 CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
@@ -114,6 +132,16 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
     return detail::retain(root, keep_, run_, own, activity);
 }
 
+/// Takes the place of this save in the order of commits, before it can commit: a coordinator that
+/// stops for hours in between, and commits then, must not count as newer than what the others have
+/// saved without it.
+CAIRN_DECL void recording_writer::take_number() {
+    if (!is_coordinator_ || record_.sequence != 0) return;
+    record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());
+    record_.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+}
 CAIRN_DECL completion<write_results> recording_writer::noted(const save_plan& plan,
                                                              completion<write_results> done) {
     if (!part_) return done;
@@ -137,29 +165,22 @@ CAIRN_DECL void run_catalog::list_records(const any_store& root) noexcept {
 }
 
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
-    std::vector<std::string> warnings;
-    auto record = record_;
-    if (record.sequence == 0) {
-        record.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
-        record.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
-                               std::chrono::system_clock::now().time_since_epoch())
-                               .count();
-    }
+    auto warnings = std::exchange(warnings_, {});
     catalog_->note_save(id_, save_id_);
     if (part_) {
-        part_->record = record;
+        part_->record = record_;
         if (part_->held) catalog_->hold(save_id_);
     }
     for (auto const& rule : catalog_->keep().rules()) {
         auto const* best = std::get_if<keep_best>(&rule);
-        if (best != nullptr && record.metrics.count(best->metric) == 0)
+        if (best != nullptr && record_.metrics.count(best->metric) == 0)
             warnings.push_back("checkpointer_options::keep has best(\"" + best->metric +
                                "\"), but no such metric was passed with step " +
-                               std::to_string(record.step) + " (save_notes::metrics)");
+                               std::to_string(record_.step) + " (save_notes::metrics)");
     }
     // It completes inside the call.
     auto result = await_completion<commit_result>(
-        [&](auto then) { inner_.finish(m, std::move(record), std::move(then)); });
+        [&](auto then) { inner_.finish(m, record_, std::move(then)); });
     for (auto& w : warnings) result.warnings.push_back(std::move(w));
     done(std::move(result));
 }

@@ -30,6 +30,7 @@
 #include <cairn/save/plan_cache.hpp>
 #include <cairn/verb/detail/flattened_or_error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -144,8 +145,6 @@ private:
     joint_report join(group& g, F&& prepare);
     std::vector<rank_failure> or_unknown(std::vector<rank_failure> failures) const;
 
-    template <class F>
-    outcome answered(F&& f);
     void reserve_for(const flattened_or_error& state, std::uint64_t bytes);
     /// @throws error in a forked child, which has none of the threads that it would wait for
     void check_process() const;
@@ -228,7 +227,6 @@ private:
     std::vector<rank_failure> save(checkpointer_call call, std::int64_t step,
                                    const make_state& state, const save_notes& notes,
                                    time_point stalled_since, std::size_t earlier);
-    void await_copies();
     /// Starts a save that continues to copy after the call.
     void overlap(std::int64_t step, const make_state& state, const save_notes& notes,
                  time_point stalled_since);
@@ -242,12 +240,27 @@ private:
     /// Adds a warning if that fails.
     void note_read(std::size_t tier, const checkpoint_id& id,
                    std::vector<std::string>& warnings) noexcept;
+    /// How often to show the other ranks that this one advances, while it waits.
+    std::chrono::milliseconds pulse() const {
+        constexpr std::chrono::milliseconds longest{1000}, shortest{1};
+        return std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
+    }
+    /// Shows the other ranks, which may wait for this one meanwhile, what it waits for.
+    template <class F>
+    void while_shown(const char* phase, F&& f) {
+        struct shown {
+            activity& of;
+            ~shown() { of.enter("training"); }
+        } const end{*activity_};
+        activity_->enter(phase);
+        f();
+    }
     template <class F>
     void passing(F&& f) {
         check_process();
         if (!gate_ || gate_->over()) return;
         auto const from = std::chrono::steady_clock::now();
-        f(*gate_);
+        while_shown("copy", [&] { f(*gate_); });
         auto const took = std::chrono::steady_clock::now() - from;
         stall_ += took;
         stopped_ += took;

@@ -64,8 +64,6 @@ public:
     CAIRN_DECL bool loaded(const found& f, const std::exception_ptr& mine);
 
 private:
-    template <class F>
-    outcome answered(F&& f);
     std::optional<found> search();
     std::vector<std::byte> candidate();
     std::optional<candidates::candidate> next_candidate();

@@ -6,6 +6,7 @@
 #include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/checkpointer/detail/schedule.hpp>
 #include <cairn/comm/any_communicator.hpp>
+#include <cairn/comm/deadline.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/environment.hpp>
 #include <cairn/object_store/any_store.hpp>
@@ -85,9 +86,8 @@ public:
     /// Waits for the oldest one, or for all, or for those of one checkpoint and until at most
     /// `most` are left.
     CAIRN_DECL void finish_oldest(const pulse& now_and_then);
-    CAIRN_DECL void finish();
-    /// Waits no longer than that. @return Whether all have ended
-    CAIRN_DECL bool finish(std::chrono::milliseconds longest);
+    /// @return Whether all have ended
+    CAIRN_DECL bool finish(deadline by = no_deadline);
     CAIRN_DECL void finish(const checkpoint_id& id, std::size_t most, const pulse& now_and_then);
     /// Ends all of them, on all ranks, with errc::cancelled, as `pending_save::cancel`.
     CAIRN_DECL void cancel() noexcept;

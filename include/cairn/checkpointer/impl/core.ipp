@@ -218,23 +218,6 @@ CAIRN_DECL checkpointer_core::~checkpointer_core() {
     if ((untold_ && !completed) || untold_upload_) report_unclaimed(unclaimed, tolerated());
 }
 
-/// Gives all ranks what `f` returns on the coordinator, or the failures of what it throws.
-template <class F>
-outcome checkpointer_core::answered(F&& f) {
-    outcome o;
-    if (ranks().coordinator()) {
-        // All failures that it knows of, if there is memory to say so.
-        ranks().alone([&] {
-            try {
-                o.payload = f();
-            } catch (...) {
-                o.failures = failures_of(std::current_exception(), ranks().rank());
-            }
-        });
-    }
-    return ranks().broadcast(o);
-}
-
 CAIRN_DECL void checkpointer_core::check_process() const {
     if (home_.is_this()) return;
     throw error(errc::invalid_argument, {.expected = "a checkpointer of this process",
@@ -243,7 +226,7 @@ CAIRN_DECL void checkpointer_core::check_process() const {
 }
 CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std::int64_t step) {
     check_process();
-    if (gate_) gate_->await_plan();  // until then the lane is being duplicated
+    if (gate_) while_shown("plan", [&] { gate_->await_plan(); });  // the lane is being duplicated
     auto const mine = ranks().alone([&] {
         if (has_ended()) finish_earlier();
         rank_report r{call,           step,     earlier_, signals_->any(), signals_->look(),
@@ -256,7 +239,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
     outcome told;
     try {
         auto const all = ranks().gather(mine);
-        told = answered([&] { return encode(answer(all)); });
+        told = ranks().told([&] { return encode(answer(all)); });
     } catch (...) {
         if (failures_.empty()) throw;
         // The earlier save may have broken the group: its failure says why.

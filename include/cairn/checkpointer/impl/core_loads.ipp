@@ -9,6 +9,7 @@
 #include <cairn/detail/host_name.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/load/detail/run_load.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/verb/detail/given_devices.hpp>
@@ -88,12 +89,11 @@ CAIRN_DECL std::optional<checkpoint_id> checkpointer_core::other_copy(
             if (mine) o.failures = failures_of(mine, ranks().rank());
             return o;
         }));
-        auto const told = answered([&] {
+        auto const told = ranks().answered([&] {
             wire_writer w;
             w.string(of_same_commit(collect_failures(all)));
             return w.take();
         });
-        if (!told.failures.empty()) throw error(told.failures, false);
         auto name = ranks().alone([&] { return wire_reader(told.payload).string(); });
         if (name.empty()) return {};
         return name;
@@ -136,7 +136,9 @@ CAIRN_DECL void checkpointer_core::note_read(std::size_t tier, const checkpoint_
     if (!ranks().coordinator()) return;
     try {
         auto place = store_of(tier).at(id);
-        auto const record = read_commit_record(place);
+        // A checkpoint of another format, which is never removed, has no metadata.
+        auto const found = if_there([&] { return read_commit_record(place); });
+        auto const record = found.value_or(std::nullopt);
         if (!record) return;
         // Disks of other hosts may have later ones of a branch that is given up here: what this run
         // saves from now on is newer than those.
@@ -217,13 +219,12 @@ CAIRN_DECL checkpoint_plan checkpointer_core::plan(flattened_or_error& state) {
                             parts_.directory, is_apart(*group_) ? host_name() : std::string());
     });
     auto const all = ranks().gather(mine);
-    auto const told = answered([&] {
+    auto const told = ranks().answered([&] {
         throw_failures(all);
         std::vector<needs_report> needs;
         for (auto const& o : all) needs.push_back(decode_needs(o.payload));
         return encode(join_needs(needs, planner));
     });
-    if (!told.failures.empty()) throw error(told.failures, false);
     return ranks().alone([&] { return decode_checkpoint_plan(told.payload); });
 }
 CAIRN_DECL checkpoint_plan checkpointer_core::reserve(flattened_or_error& state) {

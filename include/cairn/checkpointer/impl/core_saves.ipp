@@ -27,7 +27,8 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     outcome mine;
     try {
         begin(step, state, notes);
-        await_copies();
+        // It may write what has no room.
+        while_shown("copy", [&] { gate_->await_copies(); });
         take_handle();
         wire_writer w;
         w.svarint((std::chrono::steady_clock::now() - stalled_since).count());
@@ -41,7 +42,7 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     outcome told;
     try {
         auto const all = ranks().gather(mine);
-        told = answered([&] { return staged(call, all); });
+        told = ranks().told([&] { return staged(call, all); });
     } catch (...) {
         // If the group has failed, the failure of the save says why.
         if (!mine.failures.empty()) throw error(std::move(mine.failures), false);
@@ -68,14 +69,6 @@ CAIRN_DECL std::vector<rank_failure> checkpointer_core::save(
     }
     tolerate("save", step, told.failures);
     return std::move(told.failures);
-}
-/// Other ranks that have staged theirs wait for this one, which may write what has no room.
-CAIRN_DECL void checkpointer_core::await_copies() {
-    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
-    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
-    activity_->enter("copy");
-    gate_->await_copies(period, [this] { activity_->advance(); });
-    activity_->enter("training");
 }
 /// On the coordinator. @return where the ranks meet next
 CAIRN_DECL std::vector<std::byte> checkpointer_core::staged(checkpointer_call call,
@@ -152,8 +145,10 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
         auto state = make();
         state->freeze_values();
         auto const staged = std::make_shared<std::promise<pending_save>>();
-        checkpointer_parts const more{parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(),
-                                      plans_.slot(), parts_.names, upload.ended};
+        auto const tick = [shown = activity_] { shown->advance(); };
+        checkpointer_parts const more{
+            parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(pulse(), tick),
+            plans_.slot(), parts_.names, upload.ended};
         // A handler may be destroyed without being called: nothing may wait for it.
         std::shared_ptr<overlap_gate> const told(
             more.gate.get(), [owner = more.gate](overlap_gate* gate) {

@@ -214,57 +214,64 @@ CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
 CAIRN_DECL void checkpointer_core::await_uploads(
     const std::function<void(uploads&, const uploads::pulse&)>& wait) {
     if (open_uploads() == 0) return;
-    constexpr std::chrono::milliseconds longest{1000}, shortest{1};
-    auto const period = std::clamp(options_.save.exchange_timeout / 4, shortest, longest);
-    activity_->enter("upload");
-    wait(*group_->uploads, uploads::pulse{period, [this] { activity_->advance(); }});
-    activity_->enter("training");
+    while_shown("upload", [&] {
+        wait(*group_->uploads, uploads::pulse{pulse(), [this] { activity_->advance(); }});
+    });
 }
 CAIRN_DECL void checkpointer_core::finish_all() {
     finish_earlier();
     upload_ = {};  // of a save that has not begun
     // Those that join the next group wait for this rank meanwhile.
-    if (group_->uploads && !group_->uploads->finish(options_.save.exchange_timeout / 2)) {
+    auto const by = deadline_after(options_.save.exchange_timeout / 2);
+    if (group_->uploads && !group_->uploads->finish(by)) {
         group_->uploads->cancel();
-        group_->uploads->finish();
+        (void)group_->uploads->finish();
     }
 }
 CAIRN_DECL void checkpointer_core::end_uploads(bool cancelled) {
     if (!group_->uploads) return;
     if (cancelled) group_->uploads->cancel();
-    group_->uploads->finish();
+    (void)group_->uploads->finish();
     while (open_uploads() != 0) {
         auto const u = group_->uploads->take_oldest();
         if (!u.saved) continue;  // the failure of its save is told
         untold_upload_ = untold_upload_ && u.failure;
         if (!u.failure) continue;
-        auto const all = failures_of(u.failure, ranks().rank());
-        bool const asked = std::all_of(all.begin(), all.end(), [](auto const& f) {
-            return f.code == make_error_code(errc::cancelled);
-        });
-        if (!cancelled || !asked) report_unclaimed(options_.save.on_unclaimed_error, u.failure);
+        bool asked = cancelled;
+        try {
+            for (auto const& f : failures_of(u.failure, ranks().rank()))
+                asked = asked && f.code == make_error_code(errc::cancelled);
+        } catch (...) {  // no memory: the destructor must end all the same
+            asked = false;
+        }
+        if (!asked) report_unclaimed(options_.save.on_unclaimed_error, u.failure);
     }
 }
 
 CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::string& unseen) {
     if (!options_.upload) return 0;
     if (latest_ && latest_->id == id) return latest_->tier;
-    auto const told = answered([&] {
-        auto const is_uploaded = [&] {
+    auto const told = ranks().answered([&] {
+        // @param unknown  What to return if the second place cannot say so.
+        auto const is_uploaded = [&](bool unknown) {
             try {
                 auto place = options_.upload->to.at(in_tier(1, id));
                 return exists(place, metadata_name);
-            } catch (...) {  // why the first place is no answer is told
-                return false;
+            } catch (const error& e) {  // an id of the first place may be none of the second
+                return unknown && e.code() != make_error_code(errc::invalid_argument);
+            } catch (...) {
+                return unknown;
             }
         };
+        auto const is_url = id.find("://") != id.npos;
         wire_writer w;
         std::string why;
         try {
             auto place = parts_.store.at(in_tier(0, id));
-            w.u8(exists(place, metadata_name) ? 0 : 1);
+            // In the first place there may also be a checkpoint of another format.
+            w.u8(!exists(place, metadata_name) && (is_url || is_uploaded(true)) ? 1 : 0);
         } catch (const error& e) {
-            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded()) throw;
+            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)) throw;
             w.u8(1);
             why = "loaded from '" + options_.upload->to.describe(id) +
                   "', because the first place cannot be read: " + e.what();
@@ -272,7 +279,6 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
         w.string(why);
         return w.take();
     });
-    if (!told.failures.empty()) throw error(told.failures, false);
     return ranks().alone([&] {
         wire_reader r(told.payload);
         std::size_t const tier = r.u8();

@@ -27,17 +27,6 @@ CAIRN_DECL bool tells_of_damage(const rank_failure& f) {
     return is_damage(f.code) || f.code == make_error_code(errc::not_found);
 }
 
-/// Gives all ranks what `f` returns on the coordinator.
-/// @throws error on all ranks, of what it throws
-template <class F>
-outcome recovery::answered(F&& f) {
-    outcome o;
-    if (ranks_.coordinator()) o = ranks_.alone([&] { return ranks_.attempt(std::forward<F>(f)); });
-    o = ranks_.broadcast(o);
-    if (!o.failures.empty()) throw error(std::move(o.failures), false);
-    return o;
-}
-
 CAIRN_DECL bool has_modified(const std::exception_ptr& e) {
     try {
         std::rethrow_exception(e);
@@ -172,7 +161,7 @@ CAIRN_DECL auto recovery::next() -> std::optional<found> {
 }
 CAIRN_DECL auto recovery::search() -> std::optional<found> {
     for (;;) {
-        auto const told = answered([&] { return candidate(); });
+        auto const told = ranks_.answered([&] { return candidate(); });
         found f;
         auto const mine = ranks_.alone([&]() -> std::optional<outcome> {
             wire_reader r(told.payload);
@@ -193,7 +182,7 @@ CAIRN_DECL auto recovery::search() -> std::optional<found> {
         });
         if (!mine) return {};
         auto const all = ranks_.gather(*mine);
-        auto const agreed = answered([&] { return verdict(all); });
+        auto const agreed = ranks_.answered([&] { return verdict(all); });
         if (ranks_.alone([&] { return wire_reader(agreed.payload).u8() != 0; })) return f;
     }
 }
@@ -205,7 +194,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
     outcome told;
     try {
         auto const all = ranks_.gather(o);
-        told = answered([&] {
+        told = ranks_.answered([&] {
             auto const failures = collect_failures(all);
             bool all_damage = std::all_of(failures.begin(), failures.end(), tells_of_damage);
             if (!failures.empty() && all_damage) {

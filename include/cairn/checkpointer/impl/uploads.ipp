@@ -206,14 +206,14 @@ CAIRN_DECL void uploads::finish_oldest(const pulse& now_and_then) {
     auto const done = [&] { return all_.empty() || all_.front()->ended(); };
     while (!changed_.wait_for(lock, now_and_then.period, done)) now_and_then.each();
 }
-CAIRN_DECL void uploads::finish() {
-    while (!finish(std::chrono::hours(1))) continue;
-}
-CAIRN_DECL bool uploads::finish(std::chrono::milliseconds longest) {
+CAIRN_DECL bool uploads::finish(deadline by) {
     std::unique_lock lock(m_);
-    return changed_.wait_for(lock, longest, [&] {
+    auto const done = [&] {
         return std::all_of(all_.begin(), all_.end(), [](auto const& u) { return u->ended(); });
-    });
+    };
+    if (by != no_deadline) return changed_.wait_until(lock, by, done);
+    changed_.wait(lock, done);
+    return true;
 }
 CAIRN_DECL void uploads::finish(const checkpoint_id& id, std::size_t most,
                                 const pulse& now_and_then) {

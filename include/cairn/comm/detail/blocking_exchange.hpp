@@ -6,17 +6,19 @@
 #include <cairn/comm/detail/erased_communicator.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/error.hpp>
 
 #include <chrono>
+#include <exception>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cairn::detail {
 
-/// Exchanges that block the calling thread; each rank's failures travel with its data. An exception
-/// from a member is an @ref error, of the exchange itself; since other ranks may have succeeded,
-/// and must not wait for this one, the group is cancelled.
+/// Exchanges that block the calling thread; each rank's failures travel with its data. Unless a
+/// member says otherwise, an exception from it is an @ref error, of the exchange itself; since
+/// other ranks may have succeeded, and must not wait for this one, the group is cancelled.
 class blocking_exchange {
 public:
     /// @param timeout  For each exchange.
@@ -56,6 +58,30 @@ public:
                                  std::move(done));
             }));
         });
+    }
+
+    /// Gives all ranks what `f` returns on the coordinator, or the failures of what it throws: all
+    /// that it names.
+    template <class F>
+    outcome told(F&& f) {
+        outcome o;
+        if (coordinator())
+            alone([&] {
+                try {
+                    o.payload = std::forward<F>(f)();
+                } catch (...) {
+                    o.failures = failures_of(std::current_exception(), rank());
+                }
+            });
+        return broadcast(o);
+    }
+    /// Likewise, without failures.
+    /// @throws error with them, on all ranks; the group goes on
+    template <class F>
+    outcome answered(F&& f) {
+        auto o = told(std::forward<F>(f));
+        if (!o.failures.empty()) throw error(std::move(o.failures), false);
+        return o;
     }
 
     template <class F>

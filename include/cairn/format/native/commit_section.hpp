@@ -3,6 +3,7 @@
 #define CAIRN_FORMAT_NATIVE_COMMIT_SECTION_HPP
 
 #include <cairn/detail/wire.hpp>
+#include <cairn/error.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/metadata/commit_record.hpp>
 
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -26,7 +28,10 @@ namespace cairn::format::native {
 
 inline constexpr std::string_view commit_magic = "cairncmt";
 inline constexpr std::size_t commit_tail_bytes = 4 + 8 + 8;
+/// Readers refuse a longer section: they read it as a whole.
+inline constexpr std::size_t most_commit_bytes = std::size_t{1} << 24;
 
+/// @throws error errc::invalid_argument for metrics that are too long
 inline void append_commit_section(std::vector<std::byte>& out, const commit_record& r) {
     cairn::detail::wire_writer w;
     w.u8(1);
@@ -39,6 +44,11 @@ inline void append_commit_section(std::vector<std::byte>& out, const commit_reco
         w.string(name);
         w.u64(std::bit_cast<std::uint64_t>(value));
     }
+    if (w.size() + commit_tail_bytes > most_commit_bytes)
+        throw error(errc::invalid_argument,
+                    {.expected = "metrics of at most 16 MiB together",
+                     .found = std::to_string(w.size()) + " bytes",
+                     .remedy = "pass fewer, or shorter names, in save_notes::metrics"});
     w.u32(crc32(w.written()));
     w.u64(w.size() + 16);
     w.raw(std::as_bytes(std::span(commit_magic.data(), commit_magic.size())));

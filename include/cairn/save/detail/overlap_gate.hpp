@@ -19,6 +19,12 @@ namespace cairn::detail {
 /// only after that, because only then is it known that its copies are of one step.
 class overlap_gate {
 public:
+    /// @param tick  Called once in each period by whoever waits.
+    explicit overlap_gate(
+        std::chrono::milliseconds period = std::chrono::seconds(1),
+        std::function<void()> tick = [] {})
+        : period_(period), tick_(std::move(tick)) {}
+
     /// Called by the save, when all copies are enqueued and nothing else reads the tensors.
     void enqueued(std::shared_ptr<state_devices> on) {
         std::lock_guard const lock(m_);
@@ -55,14 +61,13 @@ public:
     /// that was duplicated for it is not needed.
     void await_plan() {
         std::unique_lock lock(m_);
-        changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
+        wait(lock, [this] { return copied_ || queues_ != nullptr; });
     }
-    /// Waits until the tensors are no longer in use; calls `tick` periodically.
+    /// Waits until the tensors are no longer in use.
     /// @throws what `copied` was given
-    template <class Tick>
-    void await_copies(std::chrono::milliseconds period, Tick tick) {
+    void await_copies() {
         std::unique_lock lock(m_);
-        while (!changed_.wait_for(lock, period, [this] { return copied_; })) tick();
+        wait(lock, [this] { return copied_; });
         if (failure_) std::rethrow_exception(failure_);
     }
     bool passed() const {
@@ -78,7 +83,7 @@ public:
     /// several streams.
     void pass() {
         std::unique_lock lock(m_);
-        changed_.wait(lock, [this] { return copied_; });
+        wait(lock, [this] { return copied_; });
         open(std::move(lock));
     }
     /// Waits until the copies are enqueued, and makes work that is enqueued on the stream from then
@@ -87,8 +92,8 @@ public:
     template <class Stream>
     void pass(const Stream& stream) {
         std::unique_lock lock(m_);
-        changed_.wait(lock, [this] { return copied_ || queues_ != nullptr; });
-        if (!copied_ && !queues_->order(stream)) changed_.wait(lock, [this] { return copied_; });
+        wait(lock, [this] { return copied_ || queues_ != nullptr; });
+        if (!copied_ && !queues_->order(stream)) wait(lock, [this] { return copied_; });
         open(std::move(lock));
     }
     /// Called if training has not passed before a change: the save fails with `e`, on all ranks.
@@ -99,6 +104,10 @@ public:
     }
 
 private:
+    template <class F>
+    void wait(std::unique_lock<std::mutex>& lock, F until) {
+        while (!changed_.wait_for(lock, period_, until)) tick_();
+    }
     void open(std::unique_lock<std::mutex> lock) {
         passed_ = true;
         auto const then = std::exchange(then_, nullptr);
@@ -106,6 +115,8 @@ private:
         if (then) then();
     }
 
+    std::chrono::milliseconds period_;
+    std::function<void()> tick_;
     mutable std::mutex m_{};
     std::condition_variable changed_{};
     std::shared_ptr<state_devices> queues_{};
