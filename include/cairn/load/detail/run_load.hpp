@@ -16,10 +16,7 @@
 
 namespace cairn::detail {
 
-struct load_part_check {
-    template <class T>
-    static constexpr bool is = LoadPart<T>;
-};
+inline constexpr auto load_part_check = []<class T>(of_type<T>) { return LoadPart<T>; };
 
 /// Adds the default store if one is needed and none was given: in the call that starts a load,
 /// because the store remembers the current directory.

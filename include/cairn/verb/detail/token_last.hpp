@@ -15,9 +15,8 @@
 namespace cairn::detail {
 
 /// An executor among the parts of an asynchronous verb.
-struct executor_part {
-    template <class T>
-    static constexpr bool is = boost::asio::execution::is_executor<T>::value;
+inline constexpr auto executor_part = []<class T>(of_type<T>) {
+    return boost::asio::execution::is_executor<T>::value;
 };
 
 /// Calls `f(token, parts...)`: the last argument is moved to the front.
@@ -30,15 +29,15 @@ auto with_token_last(F&& f, Args&&... args) {
     }(std::make_index_sequence<sizeof...(Args) - 1>());
 }
 
-template <class Check, class Tuple, std::size_t... Index>
+template <const auto& Check, class Tuple, std::size_t... Index>
 constexpr bool all_but_last(std::index_sequence<Index...>) {
     return (true && ... &&
-            (Check::template is<std::tuple_element_t<Index, Tuple>> ||
-             executor_part::is<std::remove_cvref_t<std::tuple_element_t<Index, Tuple>>>));
+            (Check(of_type<std::tuple_element_t<Index, Tuple>>()) ||
+             executor_part(of_type<std::remove_cvref_t<std::tuple_element_t<Index, Tuple>>>())));
 }
 
 /// Arguments are parts that satisfy `Check` or an executor, then one completion token.
-template <class Check, class... Args>
+template <const auto& Check, class... Args>
 concept parts_then_token =
     sizeof...(Args) >= 1 &&
     all_but_last<Check, std::tuple<Args...>>(
