@@ -84,9 +84,9 @@ private:
     event swept(call_result<sweep_result> r);
     void finish();
     void release() noexcept;
-    error dropped() const;
     error broken(const std::exception_ptr& e) const {
         if (fsm_.may_be_committed()) return {{in_doubt(text_of(e))}, false};
+        if (!failures_.empty()) return {failures_, false};
         return {{failure_from(e, ranks_->rank())}, false};
     }
     std::exception_ptr broken_without_memory() const noexcept {

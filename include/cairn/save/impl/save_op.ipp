@@ -32,15 +32,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
 }
 
 CAIRN_DECL save_op::~save_op() {
-    if (running()) drop([this] { return dropped(); });
-}
-CAIRN_DECL error save_op::dropped() const {
-    bool const may_be = fsm_.may_be_committed();
-    if (!failures_.empty() && !may_be) return {failures_, false};
-    return {may_be ? errc::outcome_unknown : errc::abandoned,
-            {.rank = ranks_->rank(),
-             .found = "the executor of the save has ended before the save",
-             .remedy = "run the executor until all saves are complete"}};
+    if (running()) fail(executor_ended("save"));
 }
 
 /// Lets the writer write: `start` calls it with a completion.
