@@ -260,7 +260,7 @@ CAIRN_DECL save_fsm::event save_op::written() {
         w.bytes(as_sent ? std::vector<std::byte>() : encode_save_plan(plan_));
         w.bytes(encode_write_results(results));
         w.raw(hashes_);
-        clock_.put(w);
+        put(w, clock_.times());
         return w.take();
     });
     settle(mine_);
@@ -340,11 +340,13 @@ CAIRN_DECL void save_op::send_verdict() {
     if (ranks_->coordinator()) {
         o.failures = collect_failures(everybody_);
         if (o.failures.empty()) o.failures = mine_.failures;
-        o.payload = phase_table::encode(phases_.take());
+        wire_writer w;
+        put(w, phases_.take());
+        o.payload = w.take();
     }
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
-                          if (told.failures.empty())
-                              report_.phases = phase_table::decode(told.payload);
+                          wire_reader r(told.payload);
+                          if (told.failures.empty()) report_.phases = get_phases(r);
                           return told.failures;
                       }));
 }
