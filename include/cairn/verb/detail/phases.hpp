@@ -70,7 +70,10 @@ public:
 
 private:
     std::shared_ptr<observation> seen_{};  ///< Null: no sinks.
-    std::shared_ptr<cairn::activity> activity_ = std::make_shared<cairn::activity>(seen_);
+    std::shared_ptr<cairn::activity> activity_ =
+        std::make_shared<cairn::activity>([s = seen_](std::uint64_t bytes) {
+            if (s) s->moved(bytes);
+        });
     const char* current_ = nullptr;
     activity::clock::time_point since_{};
     std::vector<phase_time> times_{};
