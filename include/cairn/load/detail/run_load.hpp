@@ -45,11 +45,11 @@ public:
 
     /// Returns references to the parts held here.
     load_parts erased() {
-        load_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
-                       reader_.get(),   store_in(parts_),         plane_.get(),
-                       sinks_in(parts_)};
-        all.names = mapping_in(parts_);
-        return all;
+        return {{ranks_.get(), has_type<solo, Parts...>, store_in(parts_), sinks_in(parts_),
+                 mapping_in(parts_)},
+                planner_.get(),
+                reader_.get(),
+                plane_.get()};
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.

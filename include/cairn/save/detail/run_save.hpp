@@ -63,12 +63,11 @@ public:
 
     /// Returns references to the parts held here.
     save_parts erased() {
-        save_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
-                       writer_.get(),   store_in(parts_),         nullptr,
-                       sinks_in(parts_)};
-        all.plans = plans_in(parts_);
-        all.names = mapping_in(parts_);
-        return all;
+        return {{ranks_.get(), has_type<solo, Parts...>, store_in(parts_), sinks_in(parts_),
+                 mapping_in(parts_)},
+                planner_.get(),
+                writer_.get(),
+                plans_in(parts_)};
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.
