@@ -2,12 +2,12 @@
 #ifndef CAIRN_ACTIVITY_HPP
 #define CAIRN_ACTIVITY_HPP
 
-#include <cairn/detail/byte_meter.hpp>
+#include <cairn/detail/cxx20.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -22,8 +22,8 @@ public:
     using clock = std::chrono::steady_clock;
 
     activity() = default;
-    /// @param meter  Receives the number of bytes moved; may be null.
-    explicit activity(std::shared_ptr<detail::byte_meter> meter) : meter_(std::move(meter)) {}
+    /// @param moved  Called with the number of bytes moved, on any thread; must not throw.
+    explicit activity(std::function<void(std::uint64_t)> moved) : moved_(std::move(moved)) {}
 
     /// Begins a phase.
     /// @param phase  A string literal: kept by address.
@@ -37,7 +37,7 @@ public:
     /// Records progress: so many bytes were written, read or sent since the last call.
     void advance(std::uint64_t bytes) noexcept {
         advance();
-        if (meter_ && bytes != 0) meter_->moved(bytes);
+        if (moved_ && bytes != 0) moved_(bytes);
     }
 
     struct snapshot {
@@ -59,7 +59,7 @@ private:
             clock::now() - clock::time_point(clock::duration(t)));
     }
 
-    std::shared_ptr<detail::byte_meter> meter_{};
+    std::function<void(std::uint64_t)> moved_{};
     std::atomic<const char*> phase_{nullptr};
     std::atomic<clock::rep> since_{0};
     std::atomic<clock::rep> last_{0};

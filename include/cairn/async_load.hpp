@@ -10,11 +10,8 @@
 #include <cairn/verb/detail/lent_parts.hpp>
 #include <cairn/verb/detail/token_last.hpp>
 
-#include <boost/asio/async_result.hpp>
-
 #include <exception>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 namespace cairn {
@@ -53,25 +50,13 @@ auto async_load(State& state, checkpoint_id id, load_options options, PartsAndTo
         "BackgroundDataPlane, so that it must not be used beside the program's own work: give it "
         "a member duplicate(deadline, completion<itself>) if it may, or call load, or give "
         "async_load a tcp_group and a communicator_data_plane over one");
-    return detail::with_token_last(
-        [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
-            // Making the token's handler, and moving the parts, may fail.
-            return detail::or_cancel_before(
-                std::forward_as_tuple(std::forward<Parts>(parts)...), [&](auto const& begun) {
-                    return boost::asio::async_initiate<Token,
-                                                       void(std::exception_ptr, load_report)>(
-                        [begun](auto handler, State* of, const checkpoint_id& from,
-                                load_options how, std::tuple<Parts...> given) {
-                            *begun = true;
-                            auto flat = detail::or_cancel_lent(given, [&] {
-                                return std::make_shared<detail::flattened_or_error>(*of);
-                            });
-                            detail::start_load(std::move(flat), from, std::move(how),
-                                               std::move(given), std::move(handler));
-                        },
-                        token, std::addressof(state), std::move(id), std::move(options),
-                        std::tuple<Parts...>(std::forward<Parts>(parts)...));
-                });
+    return detail::initiate<void(std::exception_ptr, load_report)>(
+        state, std::move(id), std::move(options),
+        [](State& of, const checkpoint_id& from, load_options&& how, auto&& parts, auto&& handler) {
+            auto flat = detail::or_cancel_lent(
+                parts, [&] { return std::make_shared<detail::flattened_or_error>(of); });
+            detail::start_load(std::move(flat), from, std::move(how), std::move(parts),
+                               std::move(handler));
         },
         std::forward<PartsAndToken>(rest)...);
 }

@@ -11,11 +11,8 @@
 #include <cairn/verb/detail/lent_parts.hpp>
 #include <cairn/verb/detail/token_last.hpp>
 
-#include <boost/asio/async_result.hpp>
-
 #include <exception>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 namespace cairn {
@@ -83,27 +80,16 @@ auto async_save(State& state, checkpoint_id id, save_options options, PartsAndTo
         "async_save: this communicator is not a BackgroundCommunicator, so its exchanges must not "
         "run beside the program's own: give it a member duplicate(deadline, completion<itself>) if "
         "they may, or call save, or give async_save a tcp_group");
-    return detail::with_token_last(
-        [&]<class Token, class... Parts>(Token&& token, Parts&&... parts) {
-            // Making the token's handler, and moving the parts, may fail.
-            return detail::or_cancel_before(
-                std::forward_as_tuple(std::forward<Parts>(parts)...), [&](auto const& begun) {
-                    return boost::asio::async_initiate<Token,
-                                                       void(std::exception_ptr, pending_save)>(
-                        [begun](auto handler, State* of, const checkpoint_id& to, save_options how,
-                                std::tuple<Parts...> given) {
-                            *begun = true;
-                            auto flat = detail::or_cancel_lent(given, [&] {
-                                auto made = std::make_shared<detail::flattened_or_error>(*of);
-                                made->freeze_values();
-                                return made;
-                            });
-                            detail::start_save(std::move(flat), to, std::move(how),
-                                               std::move(given), std::move(handler));
-                        },
-                        token, std::addressof(state), std::move(id), std::move(options),
-                        std::tuple<Parts...>(std::forward<Parts>(parts)...));
-                });
+    return detail::initiate<void(std::exception_ptr, pending_save)>(
+        state, std::move(id), std::move(options),
+        [](State& of, const checkpoint_id& to, save_options&& how, auto&& parts, auto&& handler) {
+            auto flat = detail::or_cancel_lent(parts, [&] {
+                auto made = std::make_shared<detail::flattened_or_error>(of);
+                made->freeze_values();
+                return made;
+            });
+            detail::start_save(std::move(flat), to, std::move(how), std::move(parts),
+                               std::move(handler));
         },
         std::forward<PartsAndToken>(rest)...);
 }

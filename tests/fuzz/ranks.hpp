@@ -168,7 +168,8 @@ inline void outcome(bytes b) {
         if (impl::decode_outcome(written).failures.size() != o.failures.size())
             throw support::finding("an outcome loses failures");
     }
-    (void)impl::phase_table::decode(b);
+    impl::wire_reader phases(b);
+    (void)impl::get_phases(phases);
     (void)impl::decode_missing(b);
 }
 inline input change_outcome(bytes b, engine& e) {

@@ -76,7 +76,13 @@ std::string ends_while_writing(std::unique_ptr<asio::io_context> io, Executor on
     io.reset();
     ended();
     g->let_go();
-    return outcome_of(pending);
+    try {
+        (void)pending.wait();
+        return "none";
+    } catch (const cairn::error& e) {
+        BOOST_TEST(e.failures().size() == 1u);  // that of this rank
+        return e.code().message();
+    }
 }
 
 std::string const abandoned = cairn::make_error_code(cairn::errc::abandoned).message();

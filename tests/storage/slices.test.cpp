@@ -48,19 +48,14 @@ std::vector<int> read_in_slices(const cairn::byte_vector& stored, const cairn::p
         }
         std::uint64_t size() { return bytes.size(); }
     };
-    struct meter final : cairn::detail::byte_meter {
-        void moved(std::uint64_t n) noexcept override { bytes += n; }
-        std::uint64_t bytes = 0;
-    };
     std::vector<int> counts(stored.size());
-    auto const bytes = std::make_shared<meter>();
+    delivered = 0;
     cairn::storage_setup me;
-    me.activity = std::make_shared<cairn::activity>(bytes);
+    me.activity = std::make_shared<cairn::activity>([&](std::uint64_t n) { delivered += n; });
     cairn::open_file file(handle{stored, counts}, "file", me);
     std::vector<std::byte> scratch;
     for (std::uint32_t k = count; k-- > 0;)
         cairn::detail::payload_reader(file, {{"w", p, {{part, to}}}}, scratch).run({k, count});
-    delivered = bytes->bytes;
     return counts;
 }
 

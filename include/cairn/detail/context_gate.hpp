@@ -86,14 +86,6 @@ public:
     T& get([[maybe_unused]] const context_gate::pass& in) {
         return static_cast<kept&>(**at_).value;
     }
-    /// Calls `f(T&)` and returns true, unless the context has ended; meanwhile it does not end.
-    template <class F>
-    bool with(F&& f) {
-        context_gate::pass const in(*gate_);
-        if (!in) return false;
-        std::forward<F>(f)(get(in));
-        return true;
-    }
 
 private:
     std::shared_ptr<context_gate> gate_;

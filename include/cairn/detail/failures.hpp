@@ -44,8 +44,6 @@ struct outcome {
     bool failures_follow = false;
 };
 
-CAIRN_DECL outcome failed_outcome(const std::exception_ptr& why, int rank);
-
 /// Runs this rank's share of a step, which returns what it sends to the others; an exception
 /// becomes this rank's failure.
 template <class F>
@@ -54,7 +52,7 @@ outcome attempt(int rank, F&& f) {
     try {
         o.payload = std::forward<F>(f)();
     } catch (...) {
-        o = failed_outcome(std::current_exception(), rank);
+        o.failures.push_back(failure_from(std::current_exception(), rank));
     }
     return o;
 }

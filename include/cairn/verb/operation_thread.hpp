@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -35,6 +36,10 @@ CAIRN_DECL operation_context operation_on(boost::asio::any_io_executor on);
 /// Destroys an object on a thread of the library's, because it may own the calling thread; here if
 /// there is no memory for that.
 CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept;
+/// Returns the error of an operation whose executor has dropped it, @ref errc::abandoned; without
+/// the memory for that, the `std::bad_alloc`.
+/// @param verb  "save" or "load".
+CAIRN_DECL std::exception_ptr executor_ended(const std::string& verb) noexcept;
 
 }  // namespace detail
 }  // namespace cairn

@@ -81,7 +81,8 @@ struct gated_target : kept_by_context<boost::asio::any_io_executor> {
     using kept_by_context::kept_by_context;
     template <class F>
     void post(F f) {
-        with([&](auto& on) { boost::asio::post(on, std::move(f)); });
+        auto const in = pass();
+        if (in) boost::asio::post(get(in), std::move(f));
     }
 };
 

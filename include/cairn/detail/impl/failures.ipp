@@ -22,11 +22,6 @@
 
 namespace cairn::detail {
 
-CAIRN_DECL outcome failed_outcome(const std::exception_ptr& why, int rank) {
-    outcome o;
-    o.failures.push_back(failure_from(why, rank));
-    return o;
-}
 CAIRN_DECL rank_failure failure_from(const std::exception_ptr& e, int rank) {
     auto const plain = [&](error_code code, const std::string& what) {
         return error(code, {.rank = rank, .found = what}).as_failure(rank);

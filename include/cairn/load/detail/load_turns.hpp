@@ -134,7 +134,7 @@ public:
         if (shared_.last()) report_ = planner_.finish_load();
         clock_.stop();
         wire_writer w;
-        clock_.put(w);
+        put(w, clock_.times());
         return w.take();
     }
 

@@ -16,10 +16,7 @@
 
 namespace cairn::detail {
 
-struct load_part_check {
-    template <class T>
-    static constexpr bool is = LoadPart<T>;
-};
+inline constexpr auto load_part_check = []<class T>(of_type<T>) { return LoadPart<T>; };
 
 /// Adds the default store if one is needed and none was given: in the call that starts a load,
 /// because the store remembers the current directory.
@@ -48,11 +45,11 @@ public:
 
     /// Returns references to the parts held here.
     load_parts erased() {
-        load_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
-                       reader_.get(),   store_in(parts_),         plane_.get(),
-                       sinks_in(parts_)};
-        all.names = mapping_in(parts_);
-        return all;
+        return {{ranks_.get(), has_type<solo, Parts...>, store_in(parts_), sinks_in(parts_),
+                 mapping_in(parts_)},
+                planner_.get(),
+                reader_.get(),
+                plane_.get()};
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.

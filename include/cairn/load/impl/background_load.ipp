@@ -22,11 +22,7 @@ CAIRN_DECL background_load::background_load(boost::asio::any_io_executor on,
 CAIRN_DECL background_load::~background_load() {
     if (!handler_ || !home_.is_this()) return;
     try {  // the executor has ended before the load began
-        handler_.complete(
-            std::make_exception_ptr(error(
-                errc::abandoned, {.found = "the executor of the load has ended before the load",
-                                  .remedy = "run the executor until all loads are complete"})),
-            {});
+        handler_.complete(executor_ended("load"), {});
     } catch (...) {
         print_unclaimed(std::current_exception());
     }

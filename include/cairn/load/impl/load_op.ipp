@@ -42,15 +42,7 @@ CAIRN_DECL load_op::load_op(surroundings in, std::shared_ptr<flattened_or_error>
 }
 
 CAIRN_DECL load_op::~load_op() {
-    if (!running()) return;
-    cut_plane();
-    drop([this] {
-        error const why(errc::abandoned,
-                        {.rank = ranks_->rank(),
-                         .found = "the executor of the load has ended before the load",
-                         .remedy = "run the executor until all loads are complete"});
-        return error({why.as_failure(ranks_->rank())}, fsm_.state_modified());
-    });
+    if (running()) fail(executor_ended("load"));
 }
 
 CAIRN_DECL void load_op::cancel() noexcept {

@@ -2,7 +2,6 @@
 #ifndef CAIRN_OBSERVE_DETAIL_OBSERVATION_HPP
 #define CAIRN_OBSERVE_DETAIL_OBSERVATION_HPP
 
-#include <cairn/detail/byte_meter.hpp>
 #include <cairn/detail/config.hpp>
 #include <cairn/observe/detail/erased_sink.hpp>
 
@@ -16,7 +15,7 @@ namespace cairn::detail {
 
 /// Notifies sinks of what one operation does, in order, and shields the operation from their
 /// exceptions. Threads: any.
-class observation final : public byte_meter {
+class observation {
 public:
     CAIRN_DECL explicit observation(const erased_sinks& sinks);
 
@@ -28,7 +27,7 @@ public:
     CAIRN_DECL void enter(const char* phase) noexcept;
     /// Adds to the totals that the phase will move.
     CAIRN_DECL void expect(std::uint64_t bytes, std::uint64_t items) noexcept;
-    CAIRN_DECL void moved(std::uint64_t bytes) noexcept override;
+    CAIRN_DECL void moved(std::uint64_t bytes) noexcept;
     /// Reports that everything that was expected has moved, whether its bytes were reported or not.
     CAIRN_DECL void moved_rest() noexcept;
     CAIRN_DECL void leave() noexcept;

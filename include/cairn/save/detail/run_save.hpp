@@ -33,9 +33,8 @@ CAIRN_DECL void note_content(save_parts& parts, const flat_state& state,
 CAIRN_DECL save_report run_save(const flattened_or_error& flat, const checkpoint_id& id,
                                 const save_options& options, save_parts parts);
 
-struct plan_cache_part {
-    template <class T>
-    static constexpr bool is = std::is_same_v<T, plan_cache>;
+inline constexpr auto plan_cache_part = []<class T>(of_type<T>) {
+    return std::is_same_v<T, plan_cache>;
 };
 /// Returns the place of kept plans among the parts; null if there is none.
 template <class... Parts>
@@ -64,12 +63,11 @@ public:
 
     /// Returns references to the parts held here.
     save_parts erased() {
-        save_parts all{ranks_.get(),    has_type<solo, Parts...>, planner_.get(),
-                       writer_.get(),   store_in(parts_),         nullptr,
-                       sinks_in(parts_)};
-        all.plans = plans_in(parts_);
-        all.names = mapping_in(parts_);
-        return all;
+        return {{ranks_.get(), has_type<solo, Parts...>, store_in(parts_), sinks_in(parts_),
+                 mapping_in(parts_)},
+                planner_.get(),
+                writer_.get(),
+                plans_in(parts_)};
     }
     tuple& parts() noexcept { return parts_; }
     /// Null if there is none.

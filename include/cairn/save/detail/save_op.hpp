@@ -65,13 +65,15 @@ private:
     std::vector<std::byte> staged();
     void await_release(const std::vector<std::uint32_t>& items);
     void all_written();
-    void tensors_free(bool written);
     void tell_staged();
     template <class Start>
     std::optional<event> writes(const Start& start);
-    void await_update(call_result<write_results> r);
+    void await_update();
+    void go_on() noexcept {
+        resume([this] { return written(); });
+    }
     void check_unchanged();
-    event written(call_result<write_results> r);
+    event written();
     std::optional<event> commit();
     void prepare_metadata();
     event query();
@@ -84,9 +86,9 @@ private:
     event swept(call_result<sweep_result> r);
     void finish();
     void release() noexcept;
-    error dropped() const;
     error broken(const std::exception_ptr& e) const {
         if (fsm_.may_be_committed()) return {{in_doubt(text_of(e))}, false};
+        if (!failures_.empty()) return {failures_, false};
         return {{failure_from(e, ranks_->rank())}, false};
     }
     std::exception_ptr broken_without_memory() const noexcept {
@@ -113,6 +115,7 @@ private:
     std::vector<item_data> data_;    ///< For each item of `plan_`.
     std::span<const item_data> items_{};
     staging staging_{in_, stop_.get_token()};  ///< Has what `data_` refers to, if that is a copy.
+    call_result<write_results> results_{};
     std::vector<std::byte> hashes_;
     replica_table replicas_;
     metadata meta_;

@@ -25,13 +25,9 @@
 namespace cairn {
 namespace detail {
 
-struct stager_part {
-    template <class T>
-    static constexpr bool is = Stager<T>;
-};
-struct background_save_part_check {
-    template <class T>
-    static constexpr bool is = SavePart<T> || stager_part::is<std::remove_cvref_t<T>>;
+inline constexpr auto stager_part = []<class T>(of_type<T>) { return Stager<T>; };
+inline constexpr auto background_save_part_check = []<class T>(of_type<T>) {
+    return SavePart<T> || Stager<std::remove_cvref_t<T>>;
 };
 
 /// Whether a save uses a part of the caller's until its end, so that its handle has to wait. Of an
@@ -40,12 +36,12 @@ struct background_save_part_check {
 template <class Part>
 constexpr bool is_used_to_the_end() {
     using part = std::remove_cvref_t<Part>;
-    if constexpr (stager_part::is<part>)
+    if constexpr (Stager<part>)
         return !std::is_same_v<part, staging_arena>;
-    else if constexpr (plan_cache_part::is<part>)
+    else if constexpr (std::is_same_v<part, plan_cache>)
         return false;
     else
-        return is_borrowed<Part>() && !executor_part::is<part>;
+        return is_borrowed<Part>() && !executor_part(of_type<part>());
 }
 template <class... Parts>
 inline constexpr bool borrows = (false || ... || is_used_to_the_end<Parts>());

@@ -28,11 +28,7 @@ CAIRN_DECL background_save::~background_save() {
     if (!home_.is_this()) return;  // the parent gets the result
     try {
         if (staged_) {  // the executor has ended before the save began
-            fail(
-                std::move(staged_),
-                std::make_exception_ptr(error(
-                    errc::abandoned, {.found = "the executor of the save has ended before the save",
-                                      .remedy = "run the executor until all saves are complete"})));
+            fail(std::move(staged_), executor_ended("save"));
         } else if (failure_ && !settled_) {
             report_unclaimed(options_.on_unclaimed_error, failure_);
         }

@@ -32,15 +32,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
 }
 
 CAIRN_DECL save_op::~save_op() {
-    if (running()) drop([this] { return dropped(); });
-}
-CAIRN_DECL error save_op::dropped() const {
-    bool const may_be = fsm_.may_be_committed();
-    if (!failures_.empty() && !may_be) return {failures_, false};
-    return {may_be ? errc::outcome_unknown : errc::abandoned,
-            {.rank = ranks_->rank(),
-             .found = "the executor of the save has ended before the save",
-             .remedy = "run the executor until all saves are complete"}};
+    if (running()) fail(executor_ended("save"));
 }
 
 /// Lets the writer write: `start` calls it with a completion.
@@ -52,7 +44,8 @@ std::optional<save_fsm::event> save_op::writes(const Start& start) {
                              [self = shared_from_this()](call_result<write_results> r) {
                                  if (!r.failure) self->clock_.moved_rest();
                                  self->clock_.stop();
-                                 self->await_update(std::move(r));
+                                 self->results_ = std::move(r);
+                                 self->await_update();
                              });
     return {};
 }
@@ -77,8 +70,7 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
         case plan_global:
             return worked("plan for all", [&] {
                 plans_.join(everybody_, *parts_.planner, *parts_.writer, options_);
-                // What ended saves have left is removed: other processes of this host are about to
-                // write to a disk that may have been full.
+                // Before other processes of this host write to a disk that may have been full.
                 await_space();
                 return std::vector<std::byte>();
             });
@@ -98,7 +90,8 @@ CAIRN_DECL std::optional<save_fsm::event> save_op::perform(step s) {
                 parts_.writer->write_data(plan_, items_, std::move(done));
             });
         case exchange_results:
-            tensors_free(false);  // staged and written, or never will be
+            on_staged_ = nullptr;  // it was called, or never will be
+            all_written();
             if (parts_.gate && !mine_.failures.empty())
                 parts_.gate->copied(std::make_exception_ptr(error(mine_.failures, false)));
             return starts([&] {
@@ -220,13 +213,10 @@ CAIRN_DECL void save_op::await_release(const std::vector<std::uint32_t>& items) 
     };
     writes_tensors_ = true;
 }
+/// Called when the writer does not use the tensors any more.
 CAIRN_DECL void save_op::all_written() {
-    tensors_free(true);
-}
-/// @param written  Whether all items that were left out are written; otherwise the save fails.
-CAIRN_DECL void save_op::tensors_free(bool written) {
     writes_tensors_ = false;
-    if (written) tell_staged();
+    tell_staged();
     if (auto const f = std::exchange(when_written_, nullptr)) f();
 }
 
@@ -237,18 +227,11 @@ CAIRN_DECL void save_op::tell_staged() {
 }
 
 /// Continues once training has waited for the copies.
-CAIRN_DECL void save_op::await_update(call_result<write_results> r) {
-    if (r.failure || !parts_.gate) return resume([&] { return written(std::move(r)); });
+CAIRN_DECL void save_op::await_update() {
+    if (results_.failure || !parts_.gate) return go_on();
     try {
-        struct waiting {
-            std::shared_ptr<save_op> op;
-            call_result<write_results> results;
-            void go_on() noexcept {
-                op->resume([&] { return op->written(std::move(results)); });
-            }
-        };
-        auto const w = std::make_shared<waiting>(waiting{shared_from_this(), std::move(r)});
-        parts_.gate->when_passed([on = in_.executor, w] { resume_on<&waiting::go_on>(on, w); });
+        parts_.gate->when_passed(
+            [self = shared_from_this()] { resume_on<&save_op::go_on>(self->in_.executor, self); });
     } catch (...) {
         resume([]() -> event { throw; });
     }
@@ -262,12 +245,12 @@ CAIRN_DECL void save_op::check_unchanged() {
     }
     parts_.changes->finish();
 }
-CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
+CAIRN_DECL save_fsm::event save_op::written() {
     mine_ = attempt(ranks_->rank(), [&] {
-        auto const results = r.get();
+        auto const results = results_.get();
         if (parts_.gate) parts_.gate->check();
         if (parts_.changes) check_unchanged();
-        tensors_free(true);
+        all_written();
         heed_cancellation();
         for (auto const& [name, size] : results.file_sizes) report_.bytes_written += size;
         // The finished plan may differ from the one that was sent: it is sent with the results,
@@ -277,7 +260,7 @@ CAIRN_DECL save_fsm::event save_op::written(call_result<write_results> r) {
         w.bytes(as_sent ? std::vector<std::byte>() : encode_save_plan(plan_));
         w.bytes(encode_write_results(results));
         w.raw(hashes_);
-        clock_.put(w);
+        put(w, clock_.times());
         return w.take();
     });
     settle(mine_);
@@ -357,11 +340,13 @@ CAIRN_DECL void save_op::send_verdict() {
     if (ranks_->coordinator()) {
         o.failures = collect_failures(everybody_);
         if (o.failures.empty()) o.failures = mine_.failures;
-        o.payload = phase_table::encode(phases_.take());
+        wire_writer w;
+        put(w, phases_.take());
+        o.payload = w.take();
     }
     ranks_->broadcast(o, received<outcome>([this](outcome told) {
-                          if (told.failures.empty())
-                              report_.phases = phase_table::decode(told.payload);
+                          wire_reader r(told.payload);
+                          if (told.failures.empty()) report_.phases = get_phases(r);
                           return told.failures;
                       }));
 }

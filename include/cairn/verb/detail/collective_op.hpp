@@ -187,16 +187,15 @@ protected:
             if (e) print_unclaimed(e);
         }
     }
-    /// Ends an operation of which the executor has dropped a step: no other rank may wait for it.
-    template <class Reason>
-    void drop(Reason&& reason) noexcept {
+    /// Ends an operation that cannot send a failure, for lack of memory or because the executor has
+    /// dropped a step: the other ranks must not wait.
+    void fail(std::exception_ptr e) noexcept {
+        if (!running()) return;
         ranks_->cancel();
-        std::exception_ptr e;
         try {
-            e = std::make_exception_ptr(reason());
-        } catch (...) {  // no memory for its text
-            e = op().broken_without_memory();
-            if (!e) e = std::current_exception();
+            e = std::make_exception_ptr(op().broken(e));
+        } catch (...) {  // no memory for its text either
+            if (auto const made = op().broken_without_memory()) e = made;
         }
         end(std::move(e), {});
     }
@@ -239,18 +238,6 @@ private:
         settle(mine_);
         clock_.stop();
         return Fsm::event_of(mine_.failures);
-    }
-    /// Ends an operation that has too little memory to send a failure: the other ranks must not
-    /// wait.
-    void fail(std::exception_ptr e) noexcept {
-        if (!running()) return;
-        ranks_->cancel();
-        try {
-            e = std::make_exception_ptr(op().broken(e));
-        } catch (...) {  // no memory for its text either
-            if (auto const made = op().broken_without_memory()) e = made;
-        }
-        end(std::move(e), {});
     }
 
     ended then_;

@@ -40,7 +40,7 @@ any_memory_space space_of(std::remove_reference_t<Part>& part) {
 template <space_holder Holder, class Part>
 void add_space(state_devices& to, std::remove_reference_t<Part>& part) {
     using space = std::remove_cvref_t<Part>;
-    if constexpr (memory_part::is<space>) {
+    if constexpr (MemorySpace<space>) {
         if constexpr (Holder == space_holder::caller)
             to.add(any_memory_space::refer(part), false);
         else

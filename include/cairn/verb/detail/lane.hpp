@@ -84,18 +84,18 @@ struct no_lane {
     static std::nullptr_t erased() noexcept { return nullptr; }
 };
 
-template <class Tag, template <class> class Ref, class... Parts>
-using lane_of = std::conditional_t<std::is_lvalue_reference_v<part_of<Tag, Parts...>>,
-                                   lane<std::remove_cvref_t<part_of<Tag, Parts...>>, Ref>, no_lane>;
+template <const auto& Is, template <class> class Ref, class... Parts>
+using lane_of = std::conditional_t<std::is_lvalue_reference_v<part_of<Is, Parts...>>,
+                                   lane<std::remove_cvref_t<part_of<Is, Parts...>>, Ref>, no_lane>;
 
 /// Opens the lane, if one is needed, and calls `then`: inside this call if none is.
-template <class Tag, class Lane, class... Parts>
+template <const auto& Is, class Lane, class... Parts>
 void open_lane(Lane& l, std::tuple<Parts...>& parts, const boost::asio::any_io_executor& on,
                deadline by, std::function<void(std::exception_ptr)> then) {
     if constexpr (std::is_same_v<Lane, no_lane>)
         then(nullptr);
     else
-        l.open(std::get<index_of<Tag, Parts...>()>(parts), on, by, std::move(then));
+        l.open(std::get<index_of<Is, Parts...>()>(parts), on, by, std::move(then));
 }
 
 }  // namespace cairn::detail

@@ -26,20 +26,6 @@ std::invoke_result_t<F> or_cancel_lent([[maybe_unused]] const std::tuple<Parts..
         return or_error(i < sizeof...(Parts) ? -1 : 0, std::forward<F>(f));
 }
 
-/// Calls `f(begun)`, which begins an asynchronous operation, and sets `*begun` as soon as the
-/// operation has its parts. As `or_cancel_lent` for what fails before; what a token throws later,
-/// if it waits in this call, is the operation's own.
-template <class... Parts, class F>
-auto or_cancel_before(const std::tuple<Parts...>& parts, F&& f) {
-    auto const begun = or_cancel_lent(parts, [] { return std::make_shared<bool>(false); });
-    try {
-        return std::forward<F>(f)(begun);
-    } catch (...) {
-        if (!*begun) or_cancel_lent(parts, []() -> void { throw; });
-        throw;
-    }
-}
-
 }  // namespace cairn::detail
 
 #endif

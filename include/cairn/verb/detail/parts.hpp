@@ -25,75 +25,44 @@ class mapping;
 
 namespace cairn::detail {
 
-// Concepts cannot be passed to templates: one tag each.
-struct communicator_part {
-    template <class T>
-    static constexpr bool is = Communicator<T>;
-};
-struct data_plane_part {
-    template <class T>
-    static constexpr bool is = DataPlane<T>;
-};
-struct save_planner_part {
-    template <class T>
-    static constexpr bool is = SavePlanner<T>;
-};
-struct load_planner_part {
-    template <class T>
-    static constexpr bool is = LoadPlanner<T>;
-};
-struct writer_part {
-    template <class T>
-    static constexpr bool is = StorageWriter<T>;
-};
-struct reader_part {
-    template <class T>
-    static constexpr bool is = StorageReader<T>;
-};
-struct store_part {
-    template <class T>
-    static constexpr bool is = ObjectStore<T>;
-};
-struct sink_part {
-    template <class T>
-    static constexpr bool is = EventSink<T>;
-};
+template <class T>
+using of_type = std::type_identity<T>;
 
-struct memory_part {
-    template <class T>
-    static constexpr bool is = MemorySpace<T>;
-};
-
-struct mapping_part {
-    template <class T>
-    static constexpr bool is = std::is_same_v<T, mapping>;
-};
+// The kinds of parts: concepts cannot be passed to templates.
+inline constexpr auto communicator_part = []<class T>(of_type<T>) { return Communicator<T>; };
+inline constexpr auto data_plane_part = []<class T>(of_type<T>) { return DataPlane<T>; };
+inline constexpr auto save_planner_part = []<class T>(of_type<T>) { return SavePlanner<T>; };
+inline constexpr auto load_planner_part = []<class T>(of_type<T>) { return LoadPlanner<T>; };
+inline constexpr auto writer_part = []<class T>(of_type<T>) { return StorageWriter<T>; };
+inline constexpr auto reader_part = []<class T>(of_type<T>) { return StorageReader<T>; };
+inline constexpr auto store_part = []<class T>(of_type<T>) { return ObjectStore<T>; };
+inline constexpr auto sink_part = []<class T>(of_type<T>) { return EventSink<T>; };
+inline constexpr auto mapping_part = []<class T>(of_type<T>) { return std::is_same_v<T, mapping>; };
 
 template <class T, class... Parts>
 inline constexpr bool has_type = (false || ... || std::is_same_v<T, std::remove_cvref_t<Parts>>);
 
-template <class Tag, class... Parts>
+template <const auto& Is, class... Parts>
 inline constexpr std::size_t count_of =
-    (std::size_t{0} + ... + (Tag::template is<std::remove_cvref_t<Parts>> ? 1 : 0));
+    (std::size_t{0} + ... + (Is(of_type<std::remove_cvref_t<Parts>>()) ? 1 : 0));
 
-template <class Tag, class... Parts>
+template <const auto& Is, class... Parts>
 constexpr std::size_t index_of() {
     std::size_t i = 0, found = sizeof...(Parts);
-    ((Tag::template is<std::remove_cvref_t<Parts>> ? (found = i < found ? i : found, ++i) : ++i),
-     ...);
+    ((Is(of_type<std::remove_cvref_t<Parts>>()) ? (found = i < found ? i : found, ++i) : ++i), ...);
     return found;
 }
 
 /// The type of the part of a kind, as it was passed; void if there is none.
-template <class Tag, class... Parts>
-using part_of = std::tuple_element_t<index_of<Tag, Parts...>(), std::tuple<Parts..., void>>;
+template <const auto& Is, class... Parts>
+using part_of = std::tuple_element_t<index_of<Is, Parts...>(), std::tuple<Parts..., void>>;
 
 /// Whether a part may be used concurrently with the caller's own work.
 template <class Part>
 constexpr bool in_background() {
     using part = std::remove_cvref_t<Part>;
-    constexpr bool communicator = !communicator_part::is<part> || BackgroundCommunicator<part>;
-    constexpr bool data_plane = !data_plane_part::is<part> || BackgroundDataPlane<part>;
+    constexpr bool communicator = !Communicator<part> || BackgroundCommunicator<part>;
+    constexpr bool data_plane = !DataPlane<part> || BackgroundDataPlane<part>;
     return communicator && data_plane;
 }
 template <class... Parts>
@@ -102,15 +71,11 @@ inline constexpr bool all_in_background = (true && ... && in_background<Parts>()
 /// Makes an object that `owner` keeps, besides what it kept before, which the object may refer to.
 template <class T, class... Args>
 T* own(std::shared_ptr<void>& owner, Args&&... args) {
-    struct kept {
-        kept(std::shared_ptr<void> b, Args&&... a)
-            : before(std::move(b)), object(std::forward<Args>(a)...) {}
-        std::shared_ptr<void> before;
-        T object;
-    };
-    auto k = std::make_shared<kept>(std::move(owner), std::forward<Args>(args)...);
-    auto* const object = std::addressof(k->object);
-    owner = std::move(k);
+    auto kept = std::make_shared<std::pair<std::shared_ptr<void>, T>>(
+        std::piecewise_construct, std::forward_as_tuple(std::move(owner)),
+        std::forward_as_tuple(std::forward<Args>(args)...));
+    auto* const object = std::addressof(kept->second);
+    owner = std::move(kept);
     return object;
 }
 /// Makes a part that the caller did not pass, and its erased form; `owner` keeps both.
@@ -122,21 +87,21 @@ Ref* own_part(std::shared_ptr<void>& owner, Part part) {
 
 /// The erased form of the part of a kind, for the verb's untyped implementation.
 /// @tparam Ref  `communicator_ref` or another of its kind.
-template <class Tag, template <class> class Ref, class... Parts>
+template <const auto& Is, template <class> class Ref, class... Parts>
 class part_ref {
 public:
     /// @param parts  Outlive this.
     explicit part_ref(std::tuple<Parts...>& parts)
-        : ref_(std::get<index_of<Tag, Parts...>()>(parts)) {}
+        : ref_(std::get<index_of<Is, Parts...>()>(parts)) {}
     auto* get() noexcept { return std::addressof(ref_); }
 
 private:
-    Ref<std::remove_cvref_t<part_of<Tag, Parts...>>> ref_;
+    Ref<std::remove_cvref_t<part_of<Is, Parts...>>> ref_;
 };
 /// There is no such part.
-template <class Tag, template <class> class Ref, class... Parts>
-    requires(count_of<Tag, Parts...> == 0)
-class part_ref<Tag, Ref, Parts...> {
+template <const auto& Is, template <class> class Ref, class... Parts>
+    requires(count_of<Is, Parts...> == 0)
+class part_ref<Is, Ref, Parts...> {
 public:
     explicit part_ref(std::tuple<Parts...>&) {}
     static std::nullptr_t get() noexcept { return nullptr; }
@@ -148,10 +113,10 @@ public:
 template <class Part>
 constexpr bool is_borrowed() {
     using part = std::remove_cvref_t<Part>;
-    constexpr bool duplicated = communicator_part::is<part> || data_plane_part::is<part>;
-    constexpr bool may_copy = memory_part::is<part> || sink_part::is<part> ||
-                              mapping_part::is<part> ||
-                              (store_part::is<part> && RelocatableStore<part>);
+    constexpr bool duplicated = Communicator<part> || DataPlane<part>;
+    constexpr bool may_copy = MemorySpace<part> || EventSink<part> ||
+                              std::is_same_v<part, mapping> ||
+                              (ObjectStore<part> && RelocatableStore<part>);
     constexpr bool copied = may_copy && std::copy_constructible<part>;
     return std::is_lvalue_reference_v<Part> && !duplicated && !copied;
 }

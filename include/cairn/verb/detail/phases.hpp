@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,72 +63,61 @@ public:
         if (seen_) seen_->leave();
         auto const took =
             std::chrono::duration_cast<std::chrono::microseconds>(activity::clock::now() - since_);
-        times_.emplace_back(std::exchange(current_, nullptr), took.count());
+        times_.push_back({std::exchange(current_, nullptr), 0, took, took});
     }
-    /// Encodes the finished phases, for the coordinator.
-    void put(wire_writer& w) const {
-        w.varint(times_.size());
-        for (auto const& [phase, t] : times_) {
-            w.string(phase);
-            w.varint(static_cast<std::uint64_t>(std::max<std::int64_t>(0, t)));
-        }
-    }
+    /// The finished phases, of this rank alone.
+    const std::vector<phase_time>& times() const noexcept { return times_; }
 
 private:
     std::shared_ptr<observation> seen_{};  ///< Null: no sinks.
-    std::shared_ptr<cairn::activity> activity_ = std::make_shared<cairn::activity>(seen_);
+    std::shared_ptr<cairn::activity> activity_ =
+        std::make_shared<cairn::activity>([s = seen_](std::uint64_t bytes) {
+            if (s) s->moved(bytes);
+        });
     const char* current_ = nullptr;
     activity::clock::time_point since_{};
-    std::vector<std::pair<std::string, std::int64_t>> times_{};
+    std::vector<phase_time> times_{};
 };
+
+inline void put(wire_writer& w, const std::vector<phase_time>& all) {
+    w.varint(all.size());
+    for (auto const& p : all) {
+        w.string(p.phase);
+        w.varint(static_cast<std::uint64_t>(p.slowest_rank));
+        w.varint(static_cast<std::uint64_t>(p.slowest.count()));
+        w.varint(static_cast<std::uint64_t>(p.fastest.count()));
+    }
+}
+inline std::vector<phase_time> get_phases(wire_reader& r) {
+    std::vector<phase_time> all(r.count(4));
+    for (auto& p : all) {
+        p.phase = r.string();
+        p.slowest_rank = static_cast<int>(r.varint() & INT32_MAX);
+        p.slowest = std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+        p.fastest = std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+    }
+    return all;
+}
 
 /// All ranks' phases; call `get` in rank order.
 class phase_table {
 public:
     void get(wire_reader& r, int rank) {
-        for (auto n = r.count(2); n-- > 0;) {
-            auto const phase = r.string();
-            std::chrono::microseconds const t(static_cast<std::int64_t>(r.varint() & INT64_MAX));
+        for (auto& p : get_phases(r)) {
             auto const it = std::find_if(all_.begin(), all_.end(),
-                                         [&](auto const& p) { return p.phase == phase; });
+                                         [&](auto const& known) { return known.phase == p.phase; });
+            p.slowest_rank = rank;
             if (it == all_.end()) {
-                all_.push_back({phase, rank, t, t});
-            } else if (t > it->slowest) {
-                it->slowest = t;
+                all_.push_back(std::move(p));
+            } else if (p.slowest > it->slowest) {
+                it->slowest = p.slowest;
                 it->slowest_rank = rank;
             } else {
-                it->fastest = std::min(it->fastest, t);
+                it->fastest = std::min(it->fastest, p.fastest);
             }
         }
     }
     std::vector<phase_time> take() { return std::exchange(all_, {}); }
-
-    static std::vector<std::byte> encode(const std::vector<phase_time>& all) {
-        wire_writer w;
-        w.varint(all.size());
-        for (auto const& p : all) {
-            w.string(p.phase);
-            w.varint(static_cast<std::uint64_t>(p.slowest_rank));
-            w.varint(static_cast<std::uint64_t>(p.slowest.count()));
-            w.varint(static_cast<std::uint64_t>(p.fastest.count()));
-        }
-        return w.take();
-    }
-    static std::vector<phase_time> decode(std::span<const std::byte> b) {
-        wire_reader r(b);
-        std::vector<phase_time> all;
-        for (auto n = r.count(4); n-- > 0;) {
-            phase_time p;
-            p.phase = r.string();
-            p.slowest_rank = static_cast<int>(r.varint() & INT32_MAX);
-            p.slowest =
-                std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
-            p.fastest =
-                std::chrono::microseconds(static_cast<std::int64_t>(r.varint() & INT64_MAX));
-            all.push_back(std::move(p));
-        }
-        return all;
-    }
 
 private:
     std::vector<phase_time> all_{};

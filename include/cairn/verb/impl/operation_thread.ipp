@@ -10,6 +10,7 @@
 #include <cairn/detail/context_gate.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/detail/posting_executor.hpp>
+#include <cairn/error.hpp>
 #include <cairn/verb/detail/own_context.hpp>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -123,6 +125,15 @@ CAIRN_DECL void destroy_elsewhere(std::shared_ptr<void> what) noexcept {
             new_operation_thread("the end of an operation that its executor has dropped");
         boost::asio::post(there.executor, [w = std::move(what)]() mutable { w.reset(); });
     } catch (...) {  // no memory or no thread
+    }
+}
+CAIRN_DECL std::exception_ptr executor_ended(const std::string& verb) noexcept {
+    try {
+        throw error(errc::abandoned,
+                    {.found = "the executor of the " + verb + " has ended before the " + verb,
+                     .remedy = "run the executor until all " + verb + "s are complete"});
+    } catch (...) {
+        return std::current_exception();
     }
 }
 
