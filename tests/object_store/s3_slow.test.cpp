@@ -121,6 +121,21 @@ BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
     stopped([&] { (void)store.list(); }, [&] { s.await(kind::list_objects, 2); });
 }
 
+/// As MinIO asks, whatever the reason: for a minute, which is all the patience by default.
+BOOST_AUTO_TEST_CASE(a_server_that_asks_for_a_long_pause_is_asked_again) {
+    watched_server s;
+    auto o = options_at(s);
+    o.retry_for = std::chrono::seconds(4);
+    auto store = cairn::s3_store(o);
+    auto busy = faults::slow_down();
+    busy.headers = {{"Retry-After", "60"}};
+    s.fail(busy, 0);
+    auto const began = std::chrono::steady_clock::now();
+    BOOST_TEST(store.list().empty());
+    BOOST_TEST((std::chrono::steady_clock::now() - began >= std::chrono::seconds(1)));
+    BOOST_TEST(store.statistics().retries == 1u);
+}
+
 /// What hangs, and what pauses for as long as the server says.
 BOOST_AUTO_TEST_CASE(a_read_from_a_web_server_ends_when_it_is_cancelled) {
     auto busy = faults::answer(429, "TooManyRequests");
