@@ -136,6 +136,28 @@ BOOST_AUTO_TEST_CASE(a_server_that_asks_for_a_long_pause_is_asked_again) {
     BOOST_TEST(store.statistics().retries == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(time_outs_that_mean_no_limit_are_none) {
+    auto const without_limit = [](auto o) {
+        o.connect_timeout = o.retry_for = std::chrono::milliseconds::max();
+        o.stall_timeout = std::chrono::seconds::max();
+        return o;
+    };
+    watched_server s;
+    auto store = cairn::s3_store(without_limit(options_at(s)));
+    put(store, "o", pattern(10));
+    s.fail(faults::slow_down(), 0);
+    BOOST_TEST((get(store, "o") == pattern(10)));
+    s.change([](auto& o) { o.signed_by.reset(); });
+    cairn::https_store const published(s.endpoint() + "/" + bucket,
+                                       without_limit(cairn::https_options()));
+    s.fail(faults::slow_down(), 0);
+    BOOST_TEST(published.open("o").size() == 10u);
+    cairn::https_options none;
+    none.stall_timeout = std::chrono::seconds(0);
+    BOOST_CHECK_EXCEPTION((void)cairn::https_store(s.endpoint(), none), cairn::error,
+                          is(errc::invalid_argument));
+}
+
 /// What hangs, and what pauses for as long as the server says.
 BOOST_AUTO_TEST_CASE(a_read_from_a_web_server_ends_when_it_is_cancelled) {
     auto busy = faults::answer(429, "TooManyRequests");
