@@ -229,6 +229,18 @@ BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
     BOOST_TEST(s.uploads(bucket).empty());
 }
 
+/// Others remove what is left of it.
+BOOST_AUTO_TEST_CASE(an_upload_that_is_given_up_does_not_wait_for_a_server_that_hangs) {
+    watched_server s;
+    auto store = cairn::s3_store(patient(s));
+    s.fail_each(faults::stall(std::chrono::seconds(60)),
+                [](auto const& r) { return r.what() == kind::abort_upload; });
+    auto const began = std::chrono::steady_clock::now();
+    (void)store.create("o", 2 * part);
+    BOOST_TEST((std::chrono::steady_clock::now() - began < std::chrono::seconds(30)));
+    BOOST_TEST(s.uploads(bucket).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     watched_server s;
     auto store = cairn::s3_store(patient(s));
