@@ -13,6 +13,7 @@
 #include <cairn/object_store/https.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -271,6 +272,33 @@ BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     while (asked < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     stop.emit(boost::asio::cancellation_type::terminal);
     BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+}
+
+/// Its uploads begin with the plan; what a rank puts aside is sent when its items are.
+BOOST_AUTO_TEST_CASE(an_export_that_hangs_ends_when_it_is_cancelled) {
+    std::vector<float> w(3'000'000, 1);  // more than a part
+    cairn::state_dict const state{{"w", w}};
+    auto const is_aside = [](const std::string& key) {
+        return key.find(".saving/") != key.npos && key[key.rfind('/') + 1] != '.';
+    };
+    for (auto const k : {kind::upload_part, kind::put_object}) {
+        watched_server s;
+        auto store = cairn::s3_store(patient(s));
+        std::atomic<bool> hangs{false};
+        s.fail_each(faults::stall(std::chrono::minutes(5)), [&, k](auto const& r) {
+            bool const it = r.what() == k && (k == kind::upload_part || is_aside(r.key));
+            hangs = hangs || it;
+            return it;
+        });
+        auto saving = cairn::async_save(state, "x.safetensors", cairn::safetensors_writer(store),
+                                        boost::asio::use_future)
+                          .get();
+        while (!hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        saving.cancel();
+        BOOST_CHECK_EXCEPTION(saving.wait(), cairn::error, is(errc::cancelled));
+        BOOST_TEST(s.uploads(bucket).empty());
+        BOOST_TEST(!s.content(bucket, "x.safetensors"));
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -241,6 +241,16 @@ DEFECTS = [
            "detail::heeded_stop const heeded(me.stop);",
            "detail::heeded_stop const heeded(PLANTED ? std::stop_token() : me.stop);",
            by="s3:s3_slow", wrong="a cancelled load waits for a server that hangs"),
+    Defect("export-begins-uploads-without-a-stop", "storage/detail/target_writer.hpp",
+           "heeded_stop const heeded(me_.stop); auto const targets",
+           "heeded_stop const heeded(PLANTED ? std::stop_token() : me_.stop);\n"
+           "        auto const targets",
+           by="s3:s3_slow", wrong="a cancelled export waits for a server that hangs"),
+    Defect("export-puts-aside-without-a-stop", "storage/detail/target_writer.hpp",
+           "heeded_stop const heeded(me_.stop); if (!failure)",
+           "heeded_stop const heeded(PLANTED ? std::stop_token() : me_.stop);\n"
+           "                    if (!failure)",
+           by="s3:s3_slow", wrong="a cancelled export waits for a server that hangs"),
     Defect("s3-lost-upload-stays", UPLOAD,
            "if (in_doubt_) end_others(since);",
            "if (in_doubt_ && !PLANTED) end_others(since);",
