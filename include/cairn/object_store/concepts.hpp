@@ -87,7 +87,8 @@ struct object_info {
 ///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 ///   @ref errc::outcome_unknown says that the object may be removed even after the call.
 ///   Where an object exists only once it is finished, an optional `s.end_uploads(name)` ends what
-///   killed processes have begun to write, and leaves an object of that name.
+///   killed processes have begun to write, whether or not it is listed, and leaves an object of
+///   that name.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle

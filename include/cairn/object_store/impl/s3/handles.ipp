@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +47,14 @@ CAIRN_DECL void begun_key::has_upload(const std::string& id) {
     std::lock_guard const lock(local_.m);
     local_.uploads[key_].insert(id);
     upload_ = id;
+}
+
+CAIRN_DECL void begun_key::leave_upload() noexcept {
+    upload_.clear();
+    try {
+        local_.may_have_others(key_);
+    } catch (const std::bad_alloc&) {  // then it must be listed
+    }
 }
 
 }  // namespace detail::s3

@@ -170,15 +170,11 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     try {
         w.s_->object.emplace(here.requests, here.pool, key, size);
     } catch (...) {
-        std::lock_guard const lock(here.m);
-        here.in_doubt.insert(key);
+        here.may_have_others(key);
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
-    if (w.s_->object->may_have_others()) {
-        std::lock_guard const lock(here.m);
-        here.in_doubt.insert(key);
-    }
+    if (w.s_->object->may_have_others()) here.may_have_others(key);
     return w;
 }
 
@@ -371,7 +367,11 @@ CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& versio
 }
 
 CAIRN_DECL void s3_store::end_uploads(std::string_view name) {
-    impl::check_ended(*this, name, impl::end_uploads(*this, impl::key(*this, name)));
+    auto const key = impl::key(*this, name);
+    // MinIO lists uploads only if asked for their keys. Those to a key that others use, too, may be
+    // of a job that runs.
+    if (detail::s3::has_id(key)) s_->here().may_have_others(key);
+    impl::check_ended(*this, name, impl::end_uploads(*this, key));
 }
 
 CAIRN_DECL void s3_store::remove_trials() {

@@ -25,16 +25,15 @@ namespace cairn::detail::s3 {
 /// Of an object, in its metadata: the upload that it is of. Several may have its size.
 inline constexpr const char* mark_header = "x-amz-meta-cairn-upload";
 
-/// Whether a key has an id in its name, so that no other job writes to it.
-inline bool has_id(std::string_view key) {
+CAIRN_DECL bool has_id(std::string_view key) {
+    constexpr std::size_t length = 32;
     std::size_t digits = 0;
     for (auto const c : key.substr(key.rfind('/') + 1)) {
-        if (!is_digit(c) && (c < 'a' || c > 'f'))
-            digits = 0;
-        else if (++digits == 32)
-            return true;
+        bool const is_one = is_digit(c) || (c >= 'a' && c <= 'f');
+        if (!is_one && digits == length) return true;
+        digits = is_one ? digits + 1 : 0;
     }
-    return false;
+    return digits == length;
 }
 
 CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
