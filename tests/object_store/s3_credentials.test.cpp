@@ -274,6 +274,19 @@ BOOST_AUTO_TEST_CASE(a_web_identity_is_exchanged) {
     BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::invalid_argument));
 }
 
+/// As where all ranks of a large job begin: STS throttles with status 400.
+BOOST_AUTO_TEST_CASE(a_throttled_web_identity_is_asked_for_again) {
+    world w;
+    w.variables["AWS_WEB_IDENTITY_TOKEN_FILE"] = w.file("token", "t");
+    w.variables["AWS_ROLE_ARN"] = "r";
+    auto const sts = "POST https://sts.amazonaws.com/";
+    for (auto const* const code : {"Throttling", "ThrottlingException", "RequestLimitExceeded"})
+        w.services.add(sts, 400, std::string("<Code>") + code + "</Code>");
+    w.services.add(sts, 200, sts_answer("ASIA"));
+    BOOST_TEST(w.find().access_key == "ASIA");
+    BOOST_TEST(w.services.asked.size() == 4U);
+}
+
 BOOST_AUTO_TEST_CASE(a_web_identity_of_a_profile) {
     world w;
     w.file(".aws/config",
