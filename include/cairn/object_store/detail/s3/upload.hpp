@@ -61,7 +61,6 @@ private:
         std::string tag{}, checksum{};
     };
 
-    call about(const char* method) const;
     std::uint64_t length_of(std::size_t n) const noexcept;
     void write_part(std::size_t n, std::size_t at, byte_span b);
     void begin_part(std::unique_lock<std::mutex>& lock, std::size_t n);

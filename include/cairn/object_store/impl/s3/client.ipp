@@ -70,6 +70,15 @@ CAIRN_DECL std::chrono::system_clock::time_point client::now() const noexcept {
     return std::chrono::system_clock::now() + std::chrono::seconds(behind_);
 }
 
+CAIRN_DECL call client::about(const char* method, std::string key, const char* right) const {
+    call c;
+    c.method = method;
+    c.what = s_.describe(key);
+    c.key = std::move(key);
+    c.right = right;
+    return c;
+}
+
 CAIRN_DECL request client::make(const call& c, const trying& t) const {
     request r;
     r.method = c.method;

@@ -128,14 +128,11 @@ CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> in
                                     .expected = std::to_string(at + into.size()) + " bytes",
                                     .found = std::to_string(s_->size) + " bytes"});
     if (into.empty()) return;
-    detail::s3::call get;
-    get.key = s_->key;
-    get.what = described;
-    get.right = "s3:GetObject";
+    auto& requests = s_->all->here().requests;
+    auto get = requests.about("GET", s_->key, "s3:GetObject");
     get.headers = {
         {"range", "bytes=" + std::to_string(at) + "-" + std::to_string(at + into.size() - 1)}};
     get.into = into;
-    auto& requests = s_->all->here().requests;
     auto const a = requests.send(get);
     bool const gone = a.is_missing() || a.is(412) || a.is(416);
     if (gone || (a.is(206) && a.got.header("etag") != s_->tag))

@@ -32,19 +32,10 @@ struct s3_store::impl {
         if (!detail::is_object_name(name)) throw detail::bad_object_name(at.describe(name));
         return at.prefix_ + std::string(name);
     }
-    static detail::s3::call about(const s3_store& at, const char* method, std::string key,
-                                  const char* right) {
-        detail::s3::call c;
-        c.method = method;
-        c.what = at.s_->options().describe(key);
-        c.key = std::move(key);
-        c.right = right;
-        return c;
-    }
     /// @return Nothing if there is no such object.
     static std::optional<detail::s3::response> head(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
-        auto const c = about(at, "HEAD", key, "s3:GetObject");
+        auto const c = requests.about("HEAD", key, "s3:GetObject");
         auto a = requests.send(c);
         if (a.is_missing()) return {};
         if (!a.ok()) throw requests.failure(c, a);
@@ -97,15 +88,15 @@ struct s3_store::impl {
     }
     static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
-        auto const c = about(at, "DELETE", key, "s3:DeleteObject");
+        auto const c = requests.about("DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
         if (!a.ok() && !a.is_missing()) throw requests.failure(c, a);
     }
     /// @return Whether it has ended.
     static bool end_upload(const s3_store& at, const std::string& key, const std::string& id) {
-        auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
-        c.query = {{"uploadId", id}};
         auto& requests = at.s_->here().requests;
+        auto c = requests.about("DELETE", key, "s3:AbortMultipartUpload");
+        c.query = {{"uploadId", id}};
         auto const a = requests.send(c);
         if (a.ok()) return true;
         if (!a.is_missing()) throw requests.failure(c, a);
