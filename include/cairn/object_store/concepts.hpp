@@ -170,7 +170,8 @@ concept LaggingStore = ObjectStore<S> && requires(const S& s) {
 /// An ObjectStore whose handles for reading say how much one read should request, if that much is
 /// wanted contiguously: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, the size for other stores,
-/// and 16 MiB. Each thread that reads may need that much memory.
+/// and 16 MiB. Each thread that reads may need twice that much memory: what is read ahead, and a
+/// piece whose elements are scattered.
 ///
 /// **Models**: `s3_store`. **Archetype**: `archetype::read_size_store`.
 template <class S>

@@ -31,8 +31,8 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
         return "give the bucket's own region and endpoint (s3_options::region, endpoint)" +
                (a.region.empty() ? "" : ": its region is '" + a.region + "'");
     if (is("InvalidObjectState"))
-        return "restore it to a storage class that can be read, and except the checkpoints from the "
-               "lifecycle rule that archives them";
+        return "restore it to a storage class that can be read, and except the checkpoints from "
+               "the lifecycle rule that archives them";
     if (a.is(401) || a.is(403)) {
         auto text = "give the key the right " + std::string(c.right) + " on 's3://" +
                     s.options.bucket + "'";
