@@ -129,6 +129,7 @@ CAIRN_DECL http::terms client::terms_of(const call& c) const {
     auto const bytes =
         c.body.size() + std::max<std::uint64_t>(c.expected, c.into.size()) + of_an_answer;
     t.timeout = o.connect_timeout + t.stall_timeout + std::chrono::seconds(bytes / o.least_rate);
+    if (c.tidies) t.timeout = std::min<std::chrono::milliseconds>(t.timeout, patience_to_tidy);
     return t;
 }
 
@@ -305,7 +306,9 @@ inline constexpr std::chrono::seconds first_patience{5};
 
 CAIRN_DECL answer client::send(const call& c) {
     trying t;
-    retries patience(c.retry_for.value_or(s_.options.retry_for));
+    auto longest = s_.options.retry_for;
+    if (c.tidies) longest = std::min<std::chrono::milliseconds>(longest, patience_to_tidy);
+    retries patience(longest);
     retries at_first(first_patience);
     for (;;) {
         answer a;

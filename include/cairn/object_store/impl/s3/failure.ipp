@@ -75,7 +75,7 @@ CAIRN_DECL error client::failure(const call& c, const answer& a) const {
     return error(code,
                  {.file = c.what,
                   .expected = c.method + (c.key.empty() ? " of the bucket" : "") + " to succeed",
-                  .found = words_of(a, c.retry_for.value_or(s_.options.retry_for)),
+                  .found = words_of(a, s_.options.retry_for),
                   .remedy = remedy_of(c, a, s_)});
 }
 

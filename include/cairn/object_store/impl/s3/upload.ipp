@@ -341,14 +341,14 @@ CAIRN_DECL bool upload::is_there() {
 
 /// @return whether the server has confirmed it
 CAIRN_DECL bool upload::abort(const std::string& id) noexcept {
+    heeded_stop const also_when_cancelled{std::stop_token()};
     try {
         auto c = client_.about("DELETE", key_, "s3:AbortMultipartUpload");
         c.query = {{"uploadId", id}};
-        constexpr std::chrono::milliseconds longest{5000};
-        c.retry_for = std::min(client_.options().options.retry_for, longest);
-        time_limit const limit(longest);  // in place of a stop: also when the verb is cancelled
+        c.tidies = true;
         auto const a = client_.send(c);
         if (!a.is(404)) return a.ok();
+        time_limit const limit(patience_to_tidy);
         return !is_listed(client_, key_, id);
     } catch (...) {  // a listing shows it to those who collect leftovers
         return false;
