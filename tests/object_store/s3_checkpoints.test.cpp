@@ -213,6 +213,17 @@ BOOST_AUTO_TEST_CASE(what_a_killed_save_has_left_is_collected) {
     BOOST_TEST(cairn::collect_garbage(s).lines.empty());
 }
 
+/// MinIO lists uploads by their keys, not by that of their place.
+BOOST_AUTO_TEST_CASE(what_a_killed_save_has_uploaded_is_removed_though_it_is_not_listed) {
+    s3_tests::bucket_server s;
+    s.change([](auto& o) { o.lists_uploads_by_key = true; });
+    auto store = s.store();
+    s3_tests::leave_killed_save(store.at("step_1"), "step_1/", s3_tests::options_at(s));
+    BOOST_TEST(s.uploads(s3_tests::bucket).size() == 1u);
+    BOOST_TEST(cairn::collect_garbage(store).problems == 0u);
+    BOOST_TEST(s.uploads(s3_tests::bucket).empty());
+}
+
 /// One rank cannot plan: nothing is left, and what was there stands.
 BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_nothing) {
     place p;

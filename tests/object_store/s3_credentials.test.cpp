@@ -13,6 +13,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
@@ -184,6 +187,34 @@ BOOST_AUTO_TEST_CASE(profiles_of_both_files) {
     BOOST_CHECK(support::contains(w.error(), {"'absent'", ".aws/credentials", "AWS_PROFILE"}));
 }
 
+/// As in a container whose user has the home of root.
+BOOST_AUTO_TEST_CASE(files_that_may_not_be_read_are_passed_over_unless_they_are_asked_for) {
+    world w;
+    w.file(".aws/credentials", "[default]\naws_access_key_id = A\naws_secret_access_key = S\n");
+    std::filesystem::permissions(w.s.dir / ".aws", std::filesystem::perms::none);
+    uid_t const root = ::geteuid();
+    if (root == 0) BOOST_REQUIRE(::seteuid(65534) == 0);
+    struct again {
+        uid_t user;
+        const support::scratch& s;
+        ~again() {
+            if (user == 0) (void)!::seteuid(user);
+            std::filesystem::permissions(s.dir / ".aws", std::filesystem::perms::owner_all);
+        }
+    } const afterwards{root, w.s};
+    BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::permission_denied));
+    BOOST_CHECK(support::contains(w.error(), {"/.aws/", "may not be read", "anonymous()"}));
+    BOOST_TEST(read_profile(w.environment()).get("region").empty());
+    add_role(w.services);
+    w.services.add(roles_url + "trainer", 200, json("ASIA", "2026-11-28T18:00:00Z"));
+    BOOST_TEST(w.find().access_key == "ASIA");
+    w.variables["AWS_PROFILE"] = "default";
+    BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::permission_denied));
+    w.variables.erase("AWS_PROFILE");
+    w.variables["AWS_SHARED_CREDENTIALS_FILE"] = (w.s.dir / ".aws/credentials").string();
+    BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::permission_denied));
+}
+
 BOOST_AUTO_TEST_CASE(profiles_that_are_none) {
     world w;
     auto const refused = [&](const std::string& text, std::initializer_list<const char*> parts) {
@@ -241,6 +272,19 @@ BOOST_AUTO_TEST_CASE(a_web_identity_is_exchanged) {
     BOOST_TEST(w.find().access_key == "ASIA3");
     w.variables["AWS_REGION"] = "evil.example/";
     BOOST_CHECK_EXCEPTION(w.find(), cairn::error, is(errc::invalid_argument));
+}
+
+/// As where all ranks of a large job begin: STS throttles with status 400.
+BOOST_AUTO_TEST_CASE(a_throttled_web_identity_is_asked_for_again) {
+    world w;
+    w.variables["AWS_WEB_IDENTITY_TOKEN_FILE"] = w.file("token", "t");
+    w.variables["AWS_ROLE_ARN"] = "r";
+    auto const sts = "POST https://sts.amazonaws.com/";
+    for (auto const* const code : {"Throttling", "ThrottlingException", "RequestLimitExceeded"})
+        w.services.add(sts, 400, std::string("<Code>") + code + "</Code>");
+    w.services.add(sts, 200, sts_answer("ASIA"));
+    BOOST_TEST(w.find().access_key == "ASIA");
+    BOOST_TEST(w.services.asked.size() == 4U);
 }
 
 BOOST_AUTO_TEST_CASE(a_web_identity_of_a_profile) {

@@ -164,4 +164,16 @@ BOOST_AUTO_TEST_CASE(what_another_has_made_after_a_refusal_stays) {
         }
 }
 
+BOOST_AUTO_TEST_CASE(trials_are_removed_through_a_prefixed_store) {
+    bucket_server s;
+    auto store = cairn::s3_store(options_at(s));
+    auto const trial = ".cairn-trial." + std::string(32, 'a');
+    s.put(bucket, "p/" + trial, "");
+    s.put(bucket, "q/" + trial, "");
+    s.age(std::chrono::hours(2));
+    cairn::prefixed_store(store).at("p").remove_trials();
+    BOOST_TEST(s.keys(bucket) == std::vector<std::string>{"q/" + trial},
+               boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -13,6 +13,7 @@
 #include <cairn/object_store/https.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
+#include <cairn/storage/safetensors_writer.hpp>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -121,6 +122,43 @@ BOOST_AUTO_TEST_CASE(what_is_tried_again_ends_when_it_is_cancelled) {
     stopped([&] { (void)store.list(); }, [&] { s.await(kind::list_objects, 2); });
 }
 
+/// As MinIO asks, whatever the reason: for a minute, which is all the patience by default.
+BOOST_AUTO_TEST_CASE(a_server_that_asks_for_a_long_pause_is_asked_again) {
+    watched_server s;
+    auto o = options_at(s);
+    o.retry_for = std::chrono::seconds(4);
+    auto store = cairn::s3_store(o);
+    auto busy = faults::slow_down();
+    busy.headers = {{"Retry-After", "60"}};
+    s.fail(busy, 0);
+    auto const began = std::chrono::steady_clock::now();
+    BOOST_TEST(store.list().empty());
+    BOOST_TEST((std::chrono::steady_clock::now() - began >= std::chrono::seconds(1)));
+    BOOST_TEST(store.statistics().retries == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(time_outs_that_mean_no_limit_are_none) {
+    auto const without_limit = [](auto o) {
+        o.connect_timeout = o.retry_for = std::chrono::milliseconds::max();
+        o.stall_timeout = std::chrono::seconds::max();
+        return o;
+    };
+    watched_server s;
+    auto store = cairn::s3_store(without_limit(options_at(s)));
+    put(store, "o", pattern(10));
+    s.fail(faults::slow_down(), 0);
+    BOOST_TEST((get(store, "o") == pattern(10)));
+    s.change([](auto& o) { o.signed_by.reset(); });
+    cairn::https_store const published(s.endpoint() + "/" + bucket,
+                                       without_limit(cairn::https_options()));
+    s.fail(faults::slow_down(), 0);
+    BOOST_TEST(published.open("o").size() == 10u);
+    cairn::https_options none;
+    none.stall_timeout = std::chrono::seconds(0);
+    BOOST_CHECK_EXCEPTION((void)cairn::https_store(s.endpoint(), none), cairn::error,
+                          is(errc::invalid_argument));
+}
+
 /// What hangs, and what pauses for as long as the server says.
 BOOST_AUTO_TEST_CASE(a_read_from_a_web_server_ends_when_it_is_cancelled) {
     auto busy = faults::answer(429, "TooManyRequests");
@@ -192,6 +230,18 @@ BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
     BOOST_TEST(s.uploads(bucket).empty());
 }
 
+/// Others remove what is left of it.
+BOOST_AUTO_TEST_CASE(an_upload_that_is_given_up_does_not_wait_for_a_server_that_hangs) {
+    watched_server s;
+    auto store = cairn::s3_store(patient(s));
+    s.fail_each(faults::stall(std::chrono::seconds(60)),
+                [](auto const& r) { return r.what() == kind::abort_upload; });
+    auto const began = std::chrono::steady_clock::now();
+    (void)store.create("o", 2 * part);
+    BOOST_TEST((std::chrono::steady_clock::now() - began < std::chrono::seconds(30)));
+    BOOST_TEST(s.uploads(bucket).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     watched_server s;
     auto store = cairn::s3_store(patient(s));
@@ -222,6 +272,33 @@ BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     while (asked < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     stop.emit(boost::asio::cancellation_type::terminal);
     BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+}
+
+/// Its uploads begin with the plan; what a rank puts aside is sent when its items are.
+BOOST_AUTO_TEST_CASE(an_export_that_hangs_ends_when_it_is_cancelled) {
+    std::vector<float> w(3'000'000, 1);  // more than a part
+    cairn::state_dict const state{{"w", w}};
+    auto const is_aside = [](const std::string& key) {
+        return key.find(".saving/") != key.npos && key[key.rfind('/') + 1] != '.';
+    };
+    for (auto const k : {kind::upload_part, kind::put_object}) {
+        watched_server s;
+        auto store = cairn::s3_store(patient(s));
+        std::atomic<bool> hangs{false};
+        s.fail_each(faults::stall(std::chrono::minutes(5)), [&, k](auto const& r) {
+            bool const it = r.what() == k && (k == kind::upload_part || is_aside(r.key));
+            hangs = hangs || it;
+            return it;
+        });
+        auto saving = cairn::async_save(state, "x.safetensors", cairn::safetensors_writer(store),
+                                        boost::asio::use_future)
+                          .get();
+        while (!hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        saving.cancel();
+        BOOST_CHECK_EXCEPTION(saving.wait(), cairn::error, is(errc::cancelled));
+        BOOST_TEST(s.uploads(bucket).empty());
+        BOOST_TEST(!s.content(bucket, "x.safetensors"));
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

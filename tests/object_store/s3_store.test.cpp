@@ -312,4 +312,18 @@ BOOST_AUTO_TEST_CASE(uploads_that_have_ended_are_forgotten) {
     BOOST_TEST(s.uploads(s3_tests::bucket).empty());
 }
 
+/// Nor is it forgotten by a listing that does not show it, as MinIO's of a place.
+BOOST_AUTO_TEST_CASE(an_upload_that_could_not_be_ended_is_ended_with_its_object) {
+    s3_tests::bucket_server s;
+    s.change([](auto& o) { o.lists_uploads_by_key = true; });
+    auto store = s.store();
+    s.fail(s3_server::faults::answer(403, "AccessDenied"), s3_server::kind::abort_upload, 0);
+    (void)store.create("x/o", 20'000'000);
+    BOOST_TEST(s.uploads(s3_tests::bucket).size() == 1u);
+    auto x = store.at("x");
+    BOOST_TEST(x.list().empty());
+    x.remove("o");
+    BOOST_TEST(s.uploads(s3_tests::bucket).empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -87,7 +87,8 @@ struct object_info {
 ///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 ///   @ref errc::outcome_unknown says that the object may be removed even after the call.
 ///   Where an object exists only once it is finished, an optional `s.end_uploads(name)` ends what
-///   killed processes have begun to write, and leaves an object of that name.
+///   killed processes have begun to write, whether or not it is listed, and leaves an object of
+///   that name.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -169,7 +170,8 @@ concept LaggingStore = ObjectStore<S> && requires(const S& s) {
 /// An ObjectStore whose handles for reading say how much one read should request, if that much is
 /// wanted contiguously: `s.open(name).read_size()`, a `std::size_t`, which is called once, after
 /// `open`. Payloads are read in pieces of that size, between 256 KiB, the size for other stores,
-/// and 16 MiB. Each thread that reads may need that much memory.
+/// and 16 MiB. Each thread that reads may need twice that much memory: what is read ahead, and a
+/// piece whose elements are scattered.
 ///
 /// **Models**: `s3_store`. **Archetype**: `archetype::read_size_store`.
 template <class S>

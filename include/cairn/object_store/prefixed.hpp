@@ -80,16 +80,12 @@ public:
     std::vector<std::string> hidden_places()
         requires RenamingStore<Store>
     {
-        if (prefix_.empty()) return base_->hidden_places();
-        auto there = within();
-        return there.hidden_places();
+        return in_place([&](auto& s) { return s.hidden_places(); });
     }
     std::vector<std::string> others()
         requires RenamingStore<Store>
     {
-        if (prefix_.empty()) return base_->others();
-        auto there = within();
-        return there.others();
+        return in_place([&](auto& s) { return s.others(); });
     }
     void remove_tree(std::string_view name)
         requires RenamingStore<Store>
@@ -113,13 +109,14 @@ public:
         base_->publish(full(name), b, std::move(match));
     }
     void prepare_publish(std::string_view name) { detail::prepare_publish(*base_, full(name)); }
+    void remove_trials() {
+        if constexpr (RelocatableStore<Store>) in_place([](auto& s) { detail::remove_trials(s); });
+    }
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
         if constexpr (RelocatableStore<Store>) {  // it lists its own place only
-            if (prefix_.empty()) return base_->list();
-            auto there = within();
-            return there.list();
+            return in_place([&](auto& s) { return s.list(); });
         }
         std::vector<object_info> mine;
         for (auto& info : base_->list()) {
@@ -135,9 +132,7 @@ public:
     {
         std::vector<std::string> out;
         if constexpr (BrowsableStore<Store>) {
-            if (prefix_.empty()) return base_->places();
-            auto there = within();
-            return there.places();
+            return in_place([&](auto& s) { return s.places(); });
         } else {
             for (auto const& info : list())
                 if (auto const slash = info.name.find('/'); slash != info.name.npos)
@@ -151,36 +146,28 @@ public:
             { s.all_places() } -> std::same_as<std::vector<place_info>>;
         }
     {
-        if (prefix_.empty()) return base_->all_places();
-        auto there = within();
-        return there.all_places();
+        return in_place([&](auto& s) { return s.all_places(); });
     }
     std::vector<place_info> places_with(std::string_view name)
         requires BrowsableStore<Store> && requires(Store& s) {
             { s.places_with(name) } -> std::same_as<std::vector<place_info>>;
         }
     {
-        if (prefix_.empty()) return base_->places_with(name);
-        auto there = within();
-        return there.places_with(name);
+        return in_place([&](auto& s) { return s.places_with(name); });
     }
     std::vector<object_info> list_tree()
         requires BrowsableStore<Store> && requires(Store& s) {
             { s.list_tree() } -> std::same_as<std::vector<object_info>>;
         }
     {
-        if (prefix_.empty()) return base_->list_tree();
-        auto there = within();
-        return there.list_tree();
+        return in_place([&](auto& s) { return s.list_tree(); });
     }
     std::string place_id(const std::string& id) const
         requires BrowsableStore<Store> && requires(const Store& s, const std::string& i) {
             { s.place_id(i) } -> std::same_as<std::string>;
         }
     {
-        if (prefix_.empty()) return base_->place_id(id);
-        auto const there = within();
-        return there.place_id(id);
+        return in_place([&](auto& s) { return s.place_id(id); });
     }
     void remove_place([[maybe_unused]] const std::string& id)
         requires(BrowsableStore<Store> || !RelocatableStore<Store>)
@@ -197,12 +184,14 @@ public:
 
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
-    /// Returns the base's store of this place, which is not the base's own.
-    Store within() const
+    /// Calls `f` with the base's store of this place.
+    template <class F>
+    auto in_place(F&& f) const
         requires RelocatableStore<Store>
     {
-        auto const id = prefix_.substr(0, prefix_.size() - 1);
-        return std::as_const(*base_).at(id);
+        if (prefix_.empty()) return f(*base_);
+        auto there = std::as_const(*base_).at(prefix_.substr(0, prefix_.size() - 1));
+        return f(there);
     }
 
     std::shared_ptr<Store> base_;  ///< Borrowed, or that of `without_sync`.

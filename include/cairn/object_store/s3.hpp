@@ -130,7 +130,8 @@ public:
     void remove(std::string_view name);
     /// If the answer is lost, looks whether this version is there before it removes what is there.
     void remove(std::string_view name, const object_tag& version);
-    /// Ends the uploads of this name that this store has begun, or has listed.
+    /// Ends the uploads of this name that this store has begun, or has listed; all, if the name has
+    /// a save id, so that no other job uses it.
     void end_uploads(std::string_view name);
     void sync() {}
     /// `s3://bucket/prefix/name`

@@ -47,7 +47,7 @@ struct s3_options {
     /// most `stall_timeout` and what its bytes take at this rate. From 1.
     std::uint64_t least_rate = std::uint64_t{16} << 10;
     /// How long one request is tried again after failures that may pass: time-outs, connections
-    /// that break, servers that are too busy (500, 502, 503, 504, 429).
+    /// that break, servers that are too busy (429, 500, 503) or away (408, 502, 504, 520 to 530).
     std::chrono::milliseconds retry_for{60'000};
     /// Of all stores that are copies of one; from 1 to 256.
     std::size_t requests_in_flight = 16;

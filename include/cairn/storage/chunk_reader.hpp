@@ -65,7 +65,7 @@ struct item_finder {
 /// otherwise scattered or converted. Tensors that have elements in the same bytes are read
 /// together, once.
 ///
-/// Memory: for each thread a piece (see @ref ReadSizeStore), so `thread_count` limits it where a
+/// Memory: for each thread two pieces (see @ref ReadSizeStore), so `thread_count` limits it where a
 /// store wants many requests; 25 MiB for reads past the caches; what a finder returns as `content`,
 /// or keeps for its `read_content`; and for each thread, where elements have gaps between them or
 /// are others than the stored ones, 6 MiB: groups of rows, with their gaps. What is decoded, and

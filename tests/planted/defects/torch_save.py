@@ -160,8 +160,7 @@ DEFECTS = [
            "return file.empty() || !ascii ?", "return file.empty() || (!ascii && !PLANTED) ?",
            by=BYTES, wrong="the folder of the records is not the one that PyTorch takes"),
     Defect("places-of-weights-unknown", "storage/detail/target_writer.hpp",
-           "!Format::keeps_values || std::none_of(plans_.begin(), plans_.end(), has_values);",
-           "!Format::keeps_values || "
-           "(!PLANTED && std::none_of(plans_.begin(), plans_.end(), has_values));",
+           "!Format::keeps_values || std::ranges::none_of(plans_, has_values);",
+           "!Format::keeps_values || (!PLANTED && std::ranges::none_of(plans_, has_values));",
            by="storage:torch_save_writing", wrong="weights of other ranks are written twice"),
 ]

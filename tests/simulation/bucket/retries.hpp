@@ -25,9 +25,13 @@ public:
         auto& c = *simulation::last_sender;
         auto const now = c.world.now(c.process);
         if (!std::exchange(begun_, true)) until_ = now + patience_;
+        auto const most_asked = std::chrono::duration_cast<std::chrono::seconds>(patience_ / 4);
+        std::chrono::seconds const asked(
+            std::min<std::uint64_t>(number_in(last.header("retry-after")).value_or(0),
+                                    static_cast<std::uint64_t>(most_asked.count())));
         auto const pause = std::chrono::milliseconds(
                                c.world.below(static_cast<std::uint64_t>(most_.count()) + 1)) +
-                           std::chrono::seconds(number_in(last.header("retry-after")).value_or(0));
+                           asked;
         most_ = std::min(2 * most_, std::chrono::milliseconds(5000));
         if (now + pause >= until_) return {};
         c.pass(pause);

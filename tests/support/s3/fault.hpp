@@ -195,6 +195,7 @@ inline std::vector<fault> transient() {
             error_in_body(effect::none),
             error_in_body(effect::done),
             no_such_upload(effect::done),
+            answer(520, "", effect::done),
             answer(404, ""),
             answer(404, "", effect::done)};
 }

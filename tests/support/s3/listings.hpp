@@ -138,6 +138,7 @@ inline answer list_uploads(const world& w, const bucket& b, const request& r) {
     for (auto const& [name, u] : b.uploads) {
         auto const& [key, id] = name;
         if (!key.starts_with(l.prefix)) continue;
+        if (w.how.lists_uploads_by_key && !l.prefix.empty() && key != l.prefix) continue;
         auto const common = l.common_prefix(key);
         if (r.has("key-marker")) {
             if (common ? *common <= key_marker : key < key_marker) continue;

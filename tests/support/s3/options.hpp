@@ -47,7 +47,8 @@ struct options {
     bool checks_md5 = true;
     bool space_as_plus = true;  ///< In listings that are percent-encoded; otherwise %20.
     delimiters delimiter = delimiters::any;
-    std::size_t most_keys = 1000;  ///< In one page of a listing.
+    std::size_t most_keys = 1000;       ///< In one page of a listing.
+    bool lists_uploads_by_key = false;  ///< A prefix of uploads is a whole key, as at MinIO.
 
     std::set<right> denied{};
     std::string region = "us-east-1";

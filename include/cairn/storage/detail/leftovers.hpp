@@ -316,6 +316,8 @@ private:
                 if (e.code() != make_error_code(errc::unsupported)) throw;
                 one.warning = e.what();  // a link, which will never be removed
             }
+        } else if (whose_it_is == ownership::absent && has_id && !must_be_its_own) {
+            end_uploads(store_, name);  // which a bucket may have, and not list
         } else if (whose_it_is == ownership::unproven ||
                    (must_be_its_own && !has_id)) {  // otherwise a stray
             one.warning = "'" + store_.describe(name) +

@@ -347,6 +347,7 @@ private:
                 // An object of that name may be of any export.
                 if (is_object_name(name)) fresh_.end_uploads(name);
             } else if (named.count(name) == 0) {
+                fresh_.end_uploads(name);
                 fresh_.remove(name);
             }
         }

@@ -10,6 +10,7 @@
 #include <cairn/metadata/chunk_order.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -51,7 +52,10 @@ public:
     /// @throws error errc::corrupt for a side file that is not as its rank wrote it, and for
     /// elements that no rank wrote
     tensor_crcs complete(const put_bytes& put) {
-        for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) { take(rank, put); });
+        for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) {
+            heeded_stop const heeded(me_.stop);
+            take(rank, put);
+        });
         if (in_order_) move_in_order(put);
         tensor_crcs out;
         for (auto const* f : files_)
@@ -137,6 +141,7 @@ private:
         std::vector<std::vector<later>*> all;
         for (auto& [file, stretches] : later_) all.push_back(&stretches);
         for_each_in_parallel(threads_, all.size(), [&](std::size_t i) {
+            heeded_stop const heeded(me_.stop);
             std::sort(all[i]->begin(), all[i]->end(),
                       [](const later& a, const later& b) { return a.what.at < b.what.at; });
             std::map<std::size_t, any_store::reader> sides;

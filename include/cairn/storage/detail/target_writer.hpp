@@ -11,6 +11,7 @@
 #include <cairn/format/torch/value_item.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -136,8 +137,7 @@ public:
             for (std::size_t rank = 0; rank < plans_.size(); ++rank)
                 if (has_values(plans_[rank]) && rank != own()) elsewhere_.push_back(rank);
         // The places of elements follow from values that are kept.
-        bool const has_places =
-            !Format::keeps_values || std::none_of(plans_.begin(), plans_.end(), has_values);
+        bool const has_places = !Format::keeps_values || std::ranges::none_of(plans_, has_values);
         if (has_places) lay_out();
         place_->take(overwrite_, me_.activity.get());
         if constexpr (!Format::keeps_values) {
@@ -163,6 +163,7 @@ public:
                     const item_released* released, completion<write_results> done) override {
         std::shared_ptr<target_write_job> job;
         try {
+            heeded_stop const heeded(me_.stop);
             check_item_data(plan, data);
             auto share = rank_share::decode(plan);
             if constexpr (Format::keeps_values) share = take_values(plan, data, std::move(share));
@@ -178,10 +179,12 @@ public:
         jobs_.run(
             n,
             [this, job](std::size_t thread, auto const& failed) {
+                heeded_stop const heeded(me_.stop);
                 this->write_items(*job, thread, failed);
             },
             [this, job](std::exception_ptr failure) {
                 try {
+                    heeded_stop const heeded(me_.stop);
                     if (!failure) end_of_items(*job);
                 } catch (...) {
                     failure = std::current_exception();
@@ -281,8 +284,7 @@ private:
     std::size_t own() const noexcept { return static_cast<std::size_t>(me_.rank); }
     static std::string values_name(std::size_t rank) { return "values." + std::to_string(rank); }
     static bool has_values(const save_plan& plan) {
-        return std::any_of(plan.items.begin(), plan.items.end(),
-                           [](const write_item& i) { return i.kind == item_kind::value; });
+        return std::ranges::any_of(plan.items, [](auto& i) { return i.kind == item_kind::value; });
     }
 
     void show_life() {
@@ -301,6 +303,7 @@ private:
     /// @param direct  The rank that writes all of what it holds itself.
     /// @param others  What the others write themselves.
     void create_files(std::size_t direct, access others) {
+        heeded_stop const heeded(me_.stop);
         auto const targets = format_.files();
         shares_ = tensors_->shares(plans_, targets, direct, others);
         for (std::size_t f = 0; f < targets.size(); ++f) {

@@ -21,6 +21,8 @@ struct aws_environment {
     std::string profile{};  ///< Empty: `default`, which need not exist.
     std::string credentials_file{};
     std::string config_file{};
+    bool names_credentials_file = false;  ///< Otherwise it is the usual one in `HOME`.
+    bool names_config_file = false;
 
     std::string web_identity_token_file{};
     std::string role_arn{};

@@ -33,9 +33,13 @@ struct call {
     bool may_fail_late = false;        ///< An answer of status 200 may have an error in its body.
     /// Asked before each other try. With it, nobody else sends the request again (libcurl).
     std::function<bool()> may_repeat{};
-    const std::atomic<bool>* stop = nullptr;               ///< Ends it when it becomes true.
-    std::optional<std::chrono::milliseconds> retry_for{};  ///< Instead of the option.
+    const std::atomic<bool>* stop = nullptr;  ///< Ends it when it becomes true.
+    /// Its failure leaves something that others remove: it does not wait for long.
+    bool tidies = false;
 };
+
+/// How long a call that tidies is tried again, and how long each try takes.
+inline constexpr std::chrono::seconds patience_to_tidy{5};
 
 /// How a call has ended.
 struct answer {

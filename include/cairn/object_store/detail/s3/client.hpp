@@ -26,6 +26,8 @@ public:
     /// @param s  Must outlive this.
     CAIRN_DECL explicit client(const store_settings& s);
 
+    /// Returns a call about an object.
+    CAIRN_DECL call about(const char* method, std::string key, const char* right) const;
     /// Returns how it ended. What may pass is tried again until it has passed or `retry_for` is
     /// over; a wrong clock, a wrong region and credentials that have expired are put right.
     /// @throws what the source of the credentials throws

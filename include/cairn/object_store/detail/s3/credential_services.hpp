@@ -24,7 +24,7 @@ struct web_identity {
     std::string endpoint_url{};  ///< Empty: AWS's own.
 };
 
-/// Reads the token anew: it is replaced from time to time. A busy service is asked three times.
+/// Reads the token anew: it is replaced from time to time. A busy service is asked again.
 CAIRN_DECL s3_credentials assume_role(const web_identity& w, const sender& send,
                                       std::chrono::system_clock::time_point now);
 

@@ -33,6 +33,7 @@ struct profile {
     settings all{};  ///< Of both files; those of the credentials file win.
     /// `endpoint_url` of S3 in the profile's `services`; otherwise that of the profile.
     std::string s3_endpoint_url{};
+    std::string unreadable{};  ///< A file that this process may not read; empty if there is none.
 
     /// Empty if it is not set.
     std::string get(std::string_view setting) const {
@@ -41,7 +42,8 @@ struct profile {
     }
 };
 
-/// Reads the profile that the environment names, otherwise `default`, which need not exist.
+/// Reads the profile that the environment names, otherwise `default`, which need not exist. A file
+/// that may not be read counts as absent, unless the environment names it or a profile.
 /// @throws error errc::invalid_argument if the named one does not exist
 CAIRN_DECL profile read_profile(const aws_environment& e);
 

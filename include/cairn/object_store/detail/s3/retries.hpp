@@ -24,11 +24,15 @@ public:
     explicit retries(std::chrono::milliseconds patience) noexcept : patience_(patience) {}
 
     /// Called after each failure.
-    /// @param last  Its answer may say for how much longer the server wants to be left alone.
+    /// @param last  Its answer may ask for a longer pause: at most a quarter of the patience is
+    ///              added.
     /// @return when to send it again; nothing if it is not worth it any more
     std::optional<clock::time_point> next(const response& last = {}) {
-        auto const said = number_in(last.header("retry-after")).value_or(0);
-        std::chrono::seconds const asked(said < 1000 ? said : 0);
+        // Shortened, where it would leave no time for other tries: MinIO asks for 60 s and more.
+        auto const most_asked = std::chrono::duration_cast<std::chrono::seconds>(patience_ / 4);
+        std::chrono::seconds const asked(
+            std::min<std::uint64_t>(number_in(last.header("retry-after")).value_or(0),
+                                    static_cast<std::uint64_t>(most_asked.count())));
         if (!dice_) dice_.emplace(std::random_device{}());
         auto const now = clock::now();
         if (!until_) until_ = now + patience_;

@@ -13,8 +13,8 @@
 /// What the services that hand out credentials have in common.
 namespace cairn::detail::s3 {
 
-/// Sends a request up to three times, with short pauses, until it is answered by something else
-/// than that the service is busy or fails.
+/// Sends a request, with random pauses, until it is answered by something else than that the
+/// service is busy or fails, or until 20 s have passed since the first failure.
 CAIRN_DECL response send_patiently(const sender& send, const request& r,
                                    std::chrono::milliseconds timeout);
 

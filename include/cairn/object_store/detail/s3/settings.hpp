@@ -4,6 +4,7 @@
 
 #include <cairn/detail/config.hpp>
 #include <cairn/detail/environment.hpp>
+#include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/aws_environment.hpp>
 #include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/request.hpp>
@@ -11,9 +12,12 @@
 #include <cairn/object_store/detail/s3/uri.hpp>
 #include <cairn/object_store/s3_options.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace cairn::detail::s3 {
 
@@ -40,6 +44,23 @@ struct store_settings {
     /// @throws error errc::invalid_argument for options that cannot be
     CAIRN_DECL static store_settings of(s3_options o);
 };
+
+/// Checks the time-outs of a store's options. Those that mean that there is no limit are shortened
+/// to what sums of them, and libcurl, can represent.
+/// @param of  The type of the options, for errors.
+/// @throws error errc::invalid_argument
+template <class Options>
+void check_waits(Options& o, const char* of) {
+    if (o.connect_timeout.count() <= 0 || o.stall_timeout.count() <= 0 || o.retry_for.count() < 0)
+        throw error(
+            errc::invalid_argument,
+            {.expected = std::string(of) + " with time-outs above 0", .found = "one that is not"});
+    constexpr std::chrono::hours longest{20 * 24};
+    auto const shorten = [&](auto& t) { t = std::min(t, std::decay_t<decltype(t)>(longest)); };
+    shorten(o.connect_timeout);
+    shorten(o.stall_timeout);
+    shorten(o.retry_for);
+}
 
 /// Whether a host is one of S3's at AWS: nobody else can have such a name.
 CAIRN_DECL bool is_aws_host(std::string_view host);

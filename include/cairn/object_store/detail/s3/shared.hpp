@@ -41,6 +41,11 @@ struct local {
         if (all->second.empty()) uploads.erase(all);
     }
 
+    /// A key may have uploads that are not in `uploads`.
+    void may_have_others(const std::string& key) {
+        std::lock_guard const lock(m);
+        in_doubt.insert(key);
+    }
     /// An object may appear after it was removed: a server has a request that was given up.
     void may_appear_late(const std::string& key) {
         std::lock_guard const lock(m);
@@ -75,7 +80,8 @@ struct local {
     std::uint64_t handles = 0;
     /// The uploads of each key: of this process, and those that the last listing has shown.
     std::map<std::string, std::set<std::string>> uploads{};
-    /// Keys for which an upload may have been begun that no answer has named.
+    /// Keys for which there may be an upload that no answer has named, or that a listing of a place
+    /// does not show (MinIO).
     std::set<std::string> in_doubt{};
     struct given_up_request {
         std::chrono::steady_clock::time_point given_up{};
@@ -114,7 +120,7 @@ public:
     /// Its upload, which others who remove the key end, too.
     CAIRN_DECL void has_upload(const std::string& id);
     /// The upload could not be ended: whoever removes the key tries again.
-    void leave_upload() noexcept { upload_.clear(); }
+    CAIRN_DECL void leave_upload() noexcept;
 
 private:
     local& local_;

@@ -17,9 +17,13 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn::detail::s3 {
+
+/// Whether a key has a save id in its last part, so that no other job writes to it.
+CAIRN_DECL bool has_id(std::string_view key);
 
 /// An object that is being written: bytes are gathered in parts; a complete part is sent by the
 /// pool. An object of one part is sent when it is finished, and only if there is none of its name.
@@ -57,7 +61,6 @@ private:
         std::string tag{}, checksum{};
     };
 
-    call about(const char* method) const;
     std::uint64_t length_of(std::size_t n) const noexcept;
     void write_part(std::size_t n, std::size_t at, byte_span b);
     void begin_part(std::unique_lock<std::mutex>& lock, std::size_t n);

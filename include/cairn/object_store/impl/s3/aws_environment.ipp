@@ -40,6 +40,8 @@ CAIRN_DECL aws_environment read_aws_environment(const environment& get) {
     e.profile = first_of({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"});
     e.credentials_file = path("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials");
     e.config_file = path("AWS_CONFIG_FILE", "~/.aws/config");
+    e.names_credentials_file = !first_of({"AWS_SHARED_CREDENTIALS_FILE"}).empty();
+    e.names_config_file = !first_of({"AWS_CONFIG_FILE"}).empty();
     e.web_identity_token_file = path("AWS_WEB_IDENTITY_TOKEN_FILE", nullptr);
     e.role_arn = first_of({"AWS_ROLE_ARN"});
     e.role_session_name = first_of({"AWS_ROLE_SESSION_NAME"});

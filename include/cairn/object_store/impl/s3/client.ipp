@@ -70,6 +70,15 @@ CAIRN_DECL std::chrono::system_clock::time_point client::now() const noexcept {
     return std::chrono::system_clock::now() + std::chrono::seconds(behind_);
 }
 
+CAIRN_DECL call client::about(const char* method, std::string key, const char* right) const {
+    call c;
+    c.method = method;
+    c.what = s_.describe(key);
+    c.key = std::move(key);
+    c.right = right;
+    return c;
+}
+
 CAIRN_DECL request client::make(const call& c, const trying& t) const {
     request r;
     r.method = c.method;
@@ -120,6 +129,7 @@ CAIRN_DECL http::terms client::terms_of(const call& c) const {
     auto const bytes =
         c.body.size() + std::max<std::uint64_t>(c.expected, c.into.size()) + of_an_answer;
     t.timeout = o.connect_timeout + t.stall_timeout + std::chrono::seconds(bytes / o.least_rate);
+    if (c.tidies) t.timeout = std::min<std::chrono::milliseconds>(t.timeout, patience_to_tidy);
     return t;
 }
 
@@ -131,10 +141,10 @@ inline bool is_stopped(const call& c) {
 /// Whether an answer can be S3's, as far as its form shows: a proxy that answers with a page of its
 /// own has done nothing, and says nothing about the object.
 inline bool is_of_s3(const call& c, const answer& a) {
-    if ((c.method == "PUT" || c.method == "HEAD") && !c.key.empty())
+    if (!c.key.empty() && c.method != "POST" && c.method != "DELETE")
         return !a.got.header("etag").empty();
     // A listing, or the beginning of an upload.
-    if ((c.method == "GET" && c.key.empty()) || (c.method == "POST" && !c.may_fail_late))
+    if (c.method == "GET" || (c.method == "POST" && !c.may_fail_late))
         return a.got.body.find("Result") != a.got.body.npos;
     return c.method != "DELETE" || a.got.body.empty();
 }
@@ -172,7 +182,7 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     a.stopped = x.stopped;
     a.hopeless = x.hopeless;
     a.is_page = x.not_http;
-    a.in_doubt = x.resent || (a.is(0) && !x.not_sent) || a.got.status >= 500;
+    a.in_doubt = x.resent || (a.is(0) && !x.not_sent) || a.is(408) || a.got.status >= 500;
     if (!a.is(0)) sent_ += c.key.empty() ? 0 : c.body.size();
     received_ += a.got.received;
     if (!a.ok()) {
@@ -282,8 +292,9 @@ CAIRN_DECL bool client::put_right(trying& t, const answer& a) {
 
 CAIRN_DECL bool is_transient(const answer& a) {
     if (a.is(0)) return !a.hopeless && !a.stopped;
-    for (int const s : {429, 500, 502, 503, 504})
-        if (a.is(s)) return true;
+    // Proxies have statuses of their own, e.g. 520.
+    bool const is_final = a.is(501) || a.is(505) || a.is(507);  // no space left
+    if (a.is(408) || a.is(429) || (a.got.status >= 500 && !is_final)) return true;
     for (auto const* const code : {"RequestTimeout", "SlowDown", "OperationAborted",
                                    "ConditionalRequestConflict", "InternalError"})
         if (a.code == code) return true;
@@ -295,7 +306,9 @@ inline constexpr std::chrono::seconds first_patience{5};
 
 CAIRN_DECL answer client::send(const call& c) {
     trying t;
-    retries patience(c.retry_for.value_or(s_.options.retry_for));
+    auto longest = s_.options.retry_for;
+    if (c.tidies) longest = std::min<std::chrono::milliseconds>(longest, patience_to_tidy);
+    retries patience(longest);
     retries at_first(first_patience);
     for (;;) {
         answer a;

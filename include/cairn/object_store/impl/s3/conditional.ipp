@@ -16,11 +16,7 @@
 namespace cairn::detail::s3 {
 
 CAIRN_DECL call put_call(client& c, const std::string& key, byte_span bytes) {
-    call put;
-    put.method = "PUT";
-    put.key = key;
-    put.what = c.options().describe(key);
-    put.right = "s3:PutObject";
+    auto put = c.about("PUT", key, "s3:PutObject");
     put.body = bytes;
     put.headers = {{"x-amz-checksum-crc32", crc32_text(bytes)}};
     put.creates = true;
@@ -28,10 +24,7 @@ CAIRN_DECL call put_call(client& c, const std::string& key, byte_span bytes) {
 }
 
 CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span bytes) {
-    call get;
-    get.key = key;
-    get.what = c.options().describe(key);
-    get.right = "s3:GetObject";
+    auto get = c.about("GET", key, "s3:GetObject");
     // One that is longer is not received.
     get.headers = {{"range", "bytes=0-" + std::to_string(bytes.size())}};
     get.most_body = bytes.size() + (std::size_t{64} << 10);
@@ -42,7 +35,7 @@ CAIRN_DECL found_object look_at(client& c, const std::string& key, byte_span byt
         a = c.send(get);
     }
     if (a.is_missing()) return {};
-    if (!a.ok() || a.got.header("etag").empty()) throw c.failure(get, a);
+    if (!a.ok()) throw c.failure(get, a);
     auto const there = std::as_bytes(std::span(a.got.body));
     return {std::equal(there.begin(), there.end(), bytes.begin(), bytes.end()),
             object_tag{std::string(a.got.header("etag"))}};
@@ -68,12 +61,8 @@ struct conditional_puts::trial {
     trial(trial&&) = delete;
     ~trial() {
         try {
-            call remove;
-            remove.method = "DELETE";
-            remove.key = key;
-            remove.right = "s3:DeleteObject";
-            remove.retry_for =
-                std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
+            auto remove = client_.about("DELETE", key, "s3:DeleteObject");
+            remove.tidies = true;
             (void)client_.send(remove);
         } catch (...) {  // it is collected with its place
         }

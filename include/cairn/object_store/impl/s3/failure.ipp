@@ -16,7 +16,7 @@ namespace cairn::detail::s3 {
 /// What the caller can do about an answer.
 inline std::string remedy_of(const call& c, const answer& a, const store_settings& s) {
     auto const is = [&](std::string_view code) { return a.code == code; };
-    if (a.is(0) || (a.is(502) && a.code.empty()))
+    if (a.is(0) || (a.got.status >= 502 && !a.is(503) && a.code.empty()))
         return "check the endpoint (s3_options::endpoint, AWS_ENDPOINT_URL), the network and "
                "proxies (https_proxy, no_proxy)";
     if (is("InvalidAccessKeyId"))
@@ -30,6 +30,9 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
     if (is("PermanentRedirect") || is("AuthorizationHeaderMalformed") || a.is(301) || a.is(307))
         return "give the bucket's own region and endpoint (s3_options::region, endpoint)" +
                (a.region.empty() ? "" : ": its region is '" + a.region + "'");
+    if (is("InvalidObjectState"))
+        return "restore it to a storage class that can be read, and except the checkpoints from "
+               "the lifecycle rule that archives them";
     if (a.is(401) || a.is(403)) {
         auto text = "give the key the right " + std::string(c.right) + " on 's3://" +
                     s.options.bucket + "'";
@@ -37,7 +40,10 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
             text += ", and s3:ListBucket: without it, an object that is missing is denied too";
         return text;
     }
-    if (a.is(429) || a.is(503)) return "lower s3_options::requests_in_flight";
+    if (a.is(429) || is("SlowDown")) return "lower s3_options::requests_in_flight";
+    if (a.is(503))
+        return "check that the server is up; if it is only busy, lower "
+               "s3_options::requests_in_flight";
     return {};
 }
 
@@ -69,7 +75,7 @@ CAIRN_DECL error client::failure(const call& c, const answer& a) const {
     return error(code,
                  {.file = c.what,
                   .expected = c.method + (c.key.empty() ? " of the bucket" : "") + " to succeed",
-                  .found = words_of(a, c.retry_for.value_or(s_.options.retry_for)),
+                  .found = words_of(a, s_.options.retry_for),
                   .remedy = remedy_of(c, a, s_)});
 }
 

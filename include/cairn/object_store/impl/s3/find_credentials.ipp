@@ -89,7 +89,10 @@ CAIRN_DECL s3_credentials find_credentials(const aws_environment& e, const sende
         errc::permission_denied,
         {.expected = "credentials for S3",
          .found = "no AWS_ACCESS_KEY_ID, no AWS_WEB_IDENTITY_TOKEN_FILE, no keys in the profile '" +
-                  p.name + "'" + (p.exists ? "" : ", which does not exist") +
+                  p.name + "'" +
+                  (!p.unreadable.empty() ? ", because '" + p.unreadable + "' may not be read"
+                   : p.exists            ? ""
+                                         : ", which does not exist") +
                   ", no AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, and no metadata "
                   "service of a virtual machine (" +
                   why_none + ")",

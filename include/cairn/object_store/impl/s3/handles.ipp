@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +47,14 @@ CAIRN_DECL void begun_key::has_upload(const std::string& id) {
     std::lock_guard const lock(local_.m);
     local_.uploads[key_].insert(id);
     upload_ = id;
+}
+
+CAIRN_DECL void begun_key::leave_upload() noexcept {
+    upload_.clear();
+    try {
+        local_.may_have_others(key_);
+    } catch (const std::bad_alloc&) {  // then it must be listed
+    }
 }
 
 }  // namespace detail::s3
@@ -119,14 +128,11 @@ CAIRN_DECL void s3_store::reader::read(std::uint64_t at, std::span<std::byte> in
                                     .expected = std::to_string(at + into.size()) + " bytes",
                                     .found = std::to_string(s_->size) + " bytes"});
     if (into.empty()) return;
-    detail::s3::call get;
-    get.key = s_->key;
-    get.what = described;
-    get.right = "s3:GetObject";
+    auto& requests = s_->all->here().requests;
+    auto get = requests.about("GET", s_->key, "s3:GetObject");
     get.headers = {
         {"range", "bytes=" + std::to_string(at) + "-" + std::to_string(at + into.size() - 1)}};
     get.into = into;
-    auto& requests = s_->all->here().requests;
     auto const a = requests.send(get);
     bool const gone = a.is_missing() || a.is(412) || a.is(416);
     if (gone || (a.is(206) && a.got.header("etag") != s_->tag))

@@ -10,6 +10,7 @@
 #include <cairn/object_store/detail/s3/http.hpp>
 #include <cairn/object_store/detail/s3/one_per_process.hpp>
 #include <cairn/object_store/detail/s3/retries.hpp>
+#include <cairn/object_store/detail/s3/settings.hpp>
 #include <cairn/object_store/detail/s3/sigv4.hpp>
 #include <cairn/object_store/detail/s3/text.hpp>
 #include <cairn/object_store/detail/s3/uri.hpp>
@@ -165,6 +166,7 @@ CAIRN_DECL https_store::https_store(const std::string& url, https_options option
         throw error(
             errc::invalid_argument,
             {.expected = "https_options::least_rate of at least 1 byte per second", .found = "0"});
+    detail::s3::check_waits(options, "https_options");
     s_ = std::make_shared<state>(std::move(base), std::move(options));
 }
 

@@ -117,13 +117,21 @@ CAIRN_DECL std::map<std::string, settings> parse_aws_file(std::string_view text,
 }
 
 CAIRN_DECL profile read_profile(const aws_environment& e) {
-    auto const sections_of = [](const std::string& path) {
-        auto const text = path.empty() ? std::nullopt : read_small_file(path);
+    profile p;
+    auto const sections_of = [&](const std::string& path, bool is_named) {
+        std::optional<std::string> text;
+        try {
+            if (!path.empty()) text = read_small_file(path);
+        } catch (const error& denied) {
+            // As of a container's user without a home of its own: nobody has asked for it.
+            bool const is_asked_for = is_named || !e.profile.empty();
+            if (is_asked_for || denied.code() != make_error_code(errc::permission_denied)) throw;
+            p.unreadable = path;
+        }
         return parse_aws_file(text.value_or(""), path);
     };
-    auto const credentials = sections_of(e.credentials_file);
-    auto const config = sections_of(e.config_file);
-    profile p;
+    auto const credentials = sections_of(e.credentials_file, e.names_credentials_file);
+    auto const config = sections_of(e.config_file, e.names_config_file);
     p.name = e.profile.empty() ? "default" : e.profile;
     auto const add = [&](const std::map<std::string, settings>& from, const std::string& section) {
         auto const at = from.find(section);

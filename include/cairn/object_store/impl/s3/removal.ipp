@@ -9,11 +9,7 @@
 namespace cairn::detail::s3 {
 
 CAIRN_DECL void remove_version(client& c, const std::string& key, const object_tag& version) {
-    call look;
-    look.method = "HEAD";
-    look.key = key;
-    look.what = c.options().describe(key);
-    look.right = "s3:GetObject";
+    auto const look = c.about("HEAD", key, "s3:GetObject");
     bool gone = false, seen = true;
     auto const is_there = [&] {
         auto const there = c.send(look);
@@ -21,11 +17,7 @@ CAIRN_DECL void remove_version(client& c, const std::string& key, const object_t
         seen = gone || there.ok();
         return there.ok() && !gone;
     };
-    call remove;
-    remove.method = "DELETE";
-    remove.key = key;
-    remove.what = look.what;
-    remove.right = "s3:DeleteObject";
+    auto remove = c.about("DELETE", key, "s3:DeleteObject");
     remove.may_repeat = is_there;
     auto const a = c.send(remove);
     if (a.ok() || a.is_missing() || gone) return;

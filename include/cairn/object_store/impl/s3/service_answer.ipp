@@ -6,34 +6,45 @@
 
 #include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
+#include <cairn/object_store/detail/s3/retries.hpp>
 #include <cairn/object_store/detail/s3/utc_time.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
-#include <thread>
+#include <exception>
 
 namespace cairn::detail::s3 {
 
+/// Whether a service may answer otherwise soon. STS says so with status 400, too.
+inline bool is_busy(const response& r) {
+    if (r.status >= 500 || r.status == 429) return true;
+    for (auto const* const code : {"IDPCommunicationError", "Throttling", "RequestLimitExceeded"})
+        if (r.status >= 400 && r.body.find(code) != r.body.npos) return true;
+    return false;
+}
+
 CAIRN_DECL response send_patiently(const sender& send, const request& r,
                                    std::chrono::milliseconds timeout) {
-    constexpr int attempts = 3;
-    auto pause = std::chrono::milliseconds(50);
-    for (int left = attempts - 1;; --left, pause *= 4) {
+    for (retries patience(std::chrono::seconds(20));;) {
+        response answer;
+        std::exception_ptr failure;
         try {
-            auto answer = send(r, timeout);
-            bool const is_busy = answer.status >= 500 || answer.status == 429 ||
-                                 answer.body.find("IDPCommunicationError") != answer.body.npos;
-            if (!is_busy || left == 0) return answer;
+            answer = send(r, timeout);
+            if (!is_busy(answer)) return answer;
         } catch (const error& e) {
-            bool const may_pass = e.code() == make_error_code(errc::io) ||
-                                  e.code() == make_error_code(errc::timed_out);
-            if (!may_pass || left == 0) throw;
+            if (e.code() != make_error_code(errc::io) &&
+                e.code() != make_error_code(errc::timed_out))
+                throw;
+            failure = std::current_exception();
         }
-        std::this_thread::sleep_for(pause);
+        auto const again = patience.next(answer);
+        if (!again && failure) std::rethrow_exception(failure);
+        if (!again) return answer;
+        (void)retries::sleep_until(*again, [] { return false; });
     }
 }
 
 CAIRN_DECL void fail_answer(const response& r, const std::string& service) {
-    bool const is_refusal = r.status >= 400 && r.status < 500 && r.status != 429;
+    bool const is_refusal = r.status >= 400 && r.status < 500 && !is_busy(r);
     bool const may_be_secret = r.status < 400 || r.body.find("SecretAccessKey") != r.body.npos;
     throw error(is_refusal ? errc::permission_denied : errc::io,
                 {.file = service,

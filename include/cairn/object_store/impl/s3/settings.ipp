@@ -111,8 +111,7 @@ CAIRN_DECL store_settings store_settings::of(s3_options o) {
                     std::to_string(o.requests_in_flight));
     if (o.part_size < least_part || o.part_size > largest_part)
         throw wrong("s3_options::part_size from 8 MiB to 5 GiB", std::to_string(o.part_size));
-    if (o.connect_timeout.count() <= 0 || o.stall_timeout.count() <= 0 || o.retry_for.count() < 0)
-        throw wrong("s3_options with time-outs above 0", "one that is not");
+    check_waits(o, "s3_options");
     if (o.least_rate < 1 || o.least_rate > (std::uint64_t{1} << 40))
         throw wrong("s3_options::least_rate from 1 to 2^40 bytes per second",
                     std::to_string(o.least_rate));

@@ -32,19 +32,10 @@ struct s3_store::impl {
         if (!detail::is_object_name(name)) throw detail::bad_object_name(at.describe(name));
         return at.prefix_ + std::string(name);
     }
-    static detail::s3::call about(const s3_store& at, const char* method, std::string key,
-                                  const char* right) {
-        detail::s3::call c;
-        c.method = method;
-        c.what = at.s_->options().describe(key);
-        c.key = std::move(key);
-        c.right = right;
-        return c;
-    }
     /// @return Nothing if there is no such object.
     static std::optional<detail::s3::response> head(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
-        auto const c = about(at, "HEAD", key, "s3:GetObject");
+        auto const c = requests.about("HEAD", key, "s3:GetObject");
         auto a = requests.send(c);
         if (a.is_missing()) return {};
         if (!a.ok()) throw requests.failure(c, a);
@@ -97,15 +88,15 @@ struct s3_store::impl {
     }
     static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
-        auto const c = about(at, "DELETE", key, "s3:DeleteObject");
+        auto const c = requests.about("DELETE", key, "s3:DeleteObject");
         auto const a = requests.send(c);
         if (!a.ok() && !a.is_missing()) throw requests.failure(c, a);
     }
     /// @return Whether it has ended.
     static bool end_upload(const s3_store& at, const std::string& key, const std::string& id) {
-        auto c = about(at, "DELETE", key, "s3:AbortMultipartUpload");
-        c.query = {{"uploadId", id}};
         auto& requests = at.s_->here().requests;
+        auto c = requests.about("DELETE", key, "s3:AbortMultipartUpload");
+        c.query = {{"uploadId", id}};
         auto const a = requests.send(c);
         if (a.ok()) return true;
         if (!a.is_missing()) throw requests.failure(c, a);
@@ -170,15 +161,11 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     try {
         w.s_->object.emplace(here.requests, here.pool, key, size);
     } catch (...) {
-        std::lock_guard const lock(here.m);
-        here.in_doubt.insert(key);
+        here.may_have_others(key);
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
-    if (w.s_->object->may_have_others()) {
-        std::lock_guard const lock(here.m);
-        here.in_doubt.insert(key);
-    }
+    if (w.s_->object->may_have_others()) here.may_have_others(key);
     return w;
 }
 
@@ -371,7 +358,11 @@ CAIRN_DECL void s3_store::remove(std::string_view name, const object_tag& versio
 }
 
 CAIRN_DECL void s3_store::end_uploads(std::string_view name) {
-    impl::check_ended(*this, name, impl::end_uploads(*this, impl::key(*this, name)));
+    auto const key = impl::key(*this, name);
+    // MinIO lists uploads only if asked for their keys. Those to a key that others use, too, may be
+    // of a job that runs.
+    if (detail::s3::has_id(key)) s_->here().may_have_others(key);
+    impl::check_ended(*this, name, impl::end_uploads(*this, key));
 }
 
 CAIRN_DECL void s3_store::remove_trials() {

@@ -25,16 +25,15 @@ namespace cairn::detail::s3 {
 /// Of an object, in its metadata: the upload that it is of. Several may have its size.
 inline constexpr const char* mark_header = "x-amz-meta-cairn-upload";
 
-/// Whether a key has an id in its name, so that no other job writes to it.
-inline bool has_id(std::string_view key) {
+CAIRN_DECL bool has_id(std::string_view key) {
+    constexpr std::size_t length = 32;
     std::size_t digits = 0;
     for (auto const c : key.substr(key.rfind('/') + 1)) {
-        if (!is_digit(c) && (c < 'a' || c > 'f'))
-            digits = 0;
-        else if (++digits == 32)
-            return true;
+        bool const is_one = is_digit(c) || (c >= 'a' && c <= 'f');
+        if (!is_one && digits == length) return true;
+        digits = is_one ? digits + 1 : 0;
     }
-    return false;
+    return digits == length;
 }
 
 CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
@@ -44,7 +43,7 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
     cancelled_.emplace(heeded_stop::current(), on_cancel{*this});
     if (parts_.size() == 1) return;
     mark_ = new_save_id();
-    auto begin = about("POST");
+    auto begin = client_.about("POST", key_, "s3:PutObject");
     begin.query = {{"uploads", ""}};
     begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}, {mark_header, mark_}};
     begin.creates = true;
@@ -86,15 +85,6 @@ CAIRN_DECL bool upload::end() noexcept {
     if (!abort(id_)) return false;
     id_.clear();
     return true;
-}
-
-CAIRN_DECL call upload::about(const char* method) const {
-    call c;
-    c.method = method;
-    c.key = key_;
-    c.what = what_;
-    c.right = "s3:PutObject";
-    return c;
 }
 
 CAIRN_DECL std::uint64_t upload::length_of(std::size_t n) const noexcept {
@@ -196,7 +186,7 @@ CAIRN_DECL void upload::send_later(std::unique_lock<std::mutex>& lock, std::size
 CAIRN_DECL void upload::send_part(std::size_t n) noexcept {
     try {
         if (!stop_) {
-            auto c = about("PUT");
+            auto c = client_.about("PUT", key_, "s3:PutObject");
             c.query = {{"partNumber", std::to_string(n + 1)}, {"uploadId", id_}};
             c.body = parts_[n].memory.bytes();
             auto const checksum = crc32_text(c.body);
@@ -284,7 +274,7 @@ CAIRN_DECL error upload::failure(const call& c, const answer& a) const {
 }
 
 CAIRN_DECL void upload::put_whole() {
-    auto c = about("PUT");
+    auto c = client_.about("PUT", key_, "s3:PutObject");
     c.body = parts_[0].memory.bytes();
     c.headers = {{"x-amz-checksum-crc32", crc32_text(c.body)}};
     c.creates = true;
@@ -317,7 +307,7 @@ CAIRN_DECL void upload::complete() {
         xml += "</Part>";
     }
     xml += "</CompleteMultipartUpload>";
-    auto c = about("POST");
+    auto c = client_.about("POST", key_, "s3:PutObject");
     c.query = {{"uploadId", id_}};
     c.body = std::as_bytes(std::span(xml));
     c.may_fail_late = true;
@@ -343,7 +333,7 @@ CAIRN_DECL void upload::complete() {
 
 /// Whether there is the object of this upload.
 CAIRN_DECL bool upload::is_there() {
-    auto const c = about("HEAD");
+    auto const c = client_.about("HEAD", key_, "s3:PutObject");
     auto const a = client_.send(c);
     if (!a.ok() && !a.is(404)) throw client_.failure(c, a);  // it may be there
     return a.ok() && a.got.header(mark_header) == mark_;
@@ -353,14 +343,12 @@ CAIRN_DECL bool upload::is_there() {
 CAIRN_DECL bool upload::abort(const std::string& id) noexcept {
     heeded_stop const also_when_cancelled{std::stop_token()};
     try {
-        auto c = about("DELETE");
-        c.right = "s3:AbortMultipartUpload";
+        auto c = client_.about("DELETE", key_, "s3:AbortMultipartUpload");
         c.query = {{"uploadId", id}};
-        c.retry_for =
-            std::min(client_.options().options.retry_for, std::chrono::milliseconds(5000));
+        c.tidies = true;
         auto const a = client_.send(c);
         if (!a.is(404)) return a.ok();
-        time_limit const limit(*c.retry_for);
+        time_limit const limit(patience_to_tidy);
         return !is_listed(client_, key_, id);
     } catch (...) {  // a listing shows it to those who collect leftovers
         return false;

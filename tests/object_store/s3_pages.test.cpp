@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers that are a proxy's, and those that need an explanation.
+#include "s3_place.hpp"
+#include "support/s3/server.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(s3_pages)
+
+using s3_server::kind;
+using s3_tests::bucket_server;
+using s3_tests::options_at;
+using s3_tests::pattern;
+using s3_tests::put;
+namespace faults = s3_server::faults;
+
+/// It is no object, and says nothing about whether the server knows ranges.
+BOOST_AUTO_TEST_CASE(a_page_in_place_of_an_object_is_no_answer) {
+    for (int const status : {200, 206}) {
+        bucket_server s;
+        auto store = s.store();
+        put(store, "o", pattern(100));
+        auto const r = store.open("o");
+        cairn::byte_vector b(100);
+        s.fail(faults::answer(status, ""), kind::get_object, 0);
+        r.read(0, b);
+        BOOST_TEST((b == pattern(100)));
+        BOOST_TEST(s.fault_happened());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(statuses_of_proxies_are_tried_again) {
+    for (int const status : {408, 520, 522, 524}) BOOST_TEST_CONTEXT(status) {
+            bucket_server s;
+            auto store = s.store();
+            s.fail(faults::answer(status, ""), kind::put_object, 0);
+            put(store, "o", pattern(100));
+            BOOST_TEST(s.fault_happened());
+            BOOST_TEST(store.statistics().retries == 1u);
+        }
+}
+
+BOOST_AUTO_TEST_CASE(a_full_server_is_not_tried_again) {
+    bucket_server s;
+    auto store = s.store();
+    s.fail_each(faults::answer(507, "XMinioStorageFull"),
+                [](auto const& r) { return r.what() == kind::put_object; });
+    BOOST_CHECK_EXCEPTION(
+        store.publish("o", pattern(1), std::nullopt), cairn::error, [](auto const& e) {
+            return e.context().found.find("XMinioStorageFull") != std::string::npos;
+        });
+    BOOST_TEST(store.statistics().retries == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(the_remedy_is_that_of_the_answer) {
+    struct one {
+        s3_server::fault answer;
+        std::string remedy;
+    };
+    for (auto const& c :
+         std::vector<one>{{faults::answer(403, "InvalidObjectState"), "restore it"},
+                          {faults::answer(522, ""), "check the endpoint"},
+                          {faults::answer(503, ""), "check that the server is up"},
+                          {faults::slow_down(), "lower s3_options::requests_in_flight"}})
+        BOOST_TEST_CONTEXT(c.answer.name()) {
+            bucket_server s;
+            auto o = options_at(s);
+            o.retry_for = std::chrono::milliseconds(0);
+            auto store = s.store(o);
+            put(store, "o", pattern(100));
+            auto const r = store.open("o");
+            s.fail_each(c.answer);
+            cairn::byte_vector b(10);
+            BOOST_CHECK_EXCEPTION(r.read(0, b), cairn::error, [&](auto const& e) {
+                return e.context().remedy.starts_with(c.remedy);
+            });
+        }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
