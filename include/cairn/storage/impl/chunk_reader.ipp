@@ -9,6 +9,7 @@
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/file_versions.hpp>
+#include <cairn/storage/detail/item_groups.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_ahead.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
@@ -30,7 +31,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,14 +45,7 @@ struct chunk_reader::state {
         if (by_location) finder.find_chunk = detail::row_major_payload;
     }
 
-    /// All reads of one stored item; `items` are indices into the plan.
-    struct item_group {
-        detail::stored_item from;
-        std::vector<std::uint32_t> items{};
-        detail::payload_slice slice{};
-        /// Shared by all slices; null if there is only one.
-        std::shared_ptr<detail::shared_windows> windows{};
-    };
+    using item_group = detail::item_group;
     /// One file, which several jobs may read: it is open while one of them is left.
     struct file_reads {
         std::vector<item_group> items{};  ///< In the order of their offsets.
@@ -166,13 +159,16 @@ struct chunk_reader::state {
     void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
         auto job = std::make_shared<read_job>(plan, target, std::move(done));
         try {
-            job->files = group_by_file(plan);
             double all = 0;
-            for (auto const& [name, reads] : job->files) all += stored_bytes(reads.items);
+            for (auto& [name, groups] : detail::group_by_file(plan, meta)) {
+                all += detail::stored_bytes(groups);
+                job->files[name].items = std::move(groups);
+            }
             for (auto& [name, reads] : job->files) {
                 // Where one file has most of what is read, most jobs read that.
                 auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
-                auto const most = 1 + static_cast<std::size_t>(n * stored_bytes(reads.items) / all);
+                auto const most =
+                    1 + static_cast<std::size_t>(n * detail::stored_bytes(reads.items) / all);
                 slice_large(plan, most, reads.items);
                 split(name, reads, most, job->parts);
             }
@@ -229,43 +225,6 @@ struct chunk_reader::state {
         return {notes().lines()};
     }
 
-    /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the
-    /// same bytes, together, so that these are read once.
-    file_groups group_by_file(const load_plan& plan) const {
-        file_groups files;
-        detail::stored_items stored(meta);
-        for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
-            auto const from = stored.of(plan.items[i]);
-            files[*from.file].items.push_back({from, {i}});
-        }
-        for (auto& [name, reads] : files) {
-            auto& groups = reads.items;
-            auto const item = [&](const item_group& g) -> const read_item& {
-                return plan.items[g.items.front()];
-            };
-            auto const order = [&](const item_group& g) {
-                return std::tie(g.from.offset, item(g).fqn, item(g).chunk);
-            };
-            std::stable_sort(
-                groups.begin(), groups.end(),
-                [&](const item_group& a, const item_group& b) { return order(a) < order(b); });
-            std::size_t kept = 0;
-            for (std::size_t i = 1; i < groups.size(); ++i) {
-                auto const &a = groups[kept].from, &b = groups[i].from;
-                // A format may look up by their names values, and chunks whose location it omits.
-                bool const by_name =
-                    a.tensor == nullptr || b.tensor == nullptr || std::min(a.length, b.length) == 0;
-                if (by_name ? order(groups[kept]) == order(groups[i]) : a.offset == b.offset) {
-                    groups[kept].items.push_back(groups[i].items.front());
-                    if (b.length > a.length) groups[kept].from = b;
-                } else if (++kept != i)
-                    groups[kept] = std::move(groups[i]);
-            }
-            groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(kept) + 1, groups.end());
-        }
-        return files;
-    }
-
     /// A smaller share of a tensor is not worth a thread's while.
     static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
 
@@ -297,28 +256,18 @@ struct chunk_reader::state {
         groups = std::move(sliced);
     }
 
-    /// How much reading a group takes. Lengths that are not to be trusted overflow an integer.
-    static double stored_bytes(const item_group& g) {
-        return static_cast<double>(std::max<std::uint64_t>(1, g.from.length)) / g.slice.count;
-    }
-    static double stored_bytes(const std::vector<item_group>& groups) {
-        double all = 0;
-        for (auto const& g : groups) all += stored_bytes(g);
-        return all;
-    }
-
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        double const all = stored_bytes(reads.items);
+        double const all = detail::stored_bytes(reads.items);
         double so_far = 0;
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
-            so_far += stored_bytes(reads.items[i]);
+            so_far += detail::stored_bytes(reads.items[i]);
             // As close as possible to the end of equal parts.
             auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
             if (i + 1 != reads.items.size() && left > 0 &&
-                stored_bytes(reads.items[i + 1]) * double(most) - left <= left)
+                detail::stored_bytes(reads.items[i + 1]) * double(most) - left <= left)
                 continue;
             parts.push_back({&name, &reads, begin, i + 1});
             ++reads.left;
