@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -184,6 +185,23 @@ BOOST_AUTO_TEST_CASE(small_tensors_of_all_files_take_a_request_for_each_file) {
     // Its own weights, and of each file a footer and the counters.
     BOOST_TEST(store.reads() <= std::size_t{ranks} * (parameters + 2 * ranks));
     BOOST_TEST(store.opens() <= std::size_t{ranks} * ranks);
+}
+
+/// Values are read before memory changes, tensors afterwards.
+BOOST_AUTO_TEST_CASE(a_file_with_a_value_is_opened_once_where_requests_cost) {
+    constexpr std::size_t n = 100 * kib / sizeof(float);
+    std::vector<float> w(n, 1);
+    std::int64_t step = 7;
+    cairn::memory_store memory;
+    cairn::save(cairn::state_dict{{"step", std::ref(step)}, {"w", w}}, "c", memory);
+    preferring_store store(memory, 8 * mib, 16);
+    std::vector<float> same(n);
+    std::int64_t other = 0;
+    cairn::state_dict sd{{"step", std::ref(other)}, {"w", same}};
+    cairn::load(sd, "c", store);
+    BOOST_TEST((same == w && other == step));
+    BOOST_TEST(store.opens() == 2u);  // the metadata, and the file
+    BOOST_TEST(store.reads() == 4u);  // the metadata, the value, the footer, the tensor
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -497,4 +497,7 @@ DEFECTS = [
            "if (auto file = planned.take(name)) return file;",
            "if (auto file = planned.take(name); file && !PLANTED) return file;",
            by="storage:read_size", wrong="each file takes one more request"),
+    Defect("files-of-values-opened-again", CHUNKS,
+           "if (keeps(*part.reads)) planned.keep", "if (keeps(*part.reads) && !PLANTED) planned.keep",
+           by="storage:read_size", wrong="each file with a value takes two more requests"),
 ]

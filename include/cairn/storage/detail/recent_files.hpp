@@ -41,8 +41,8 @@ private:
     std::vector<entry> all_{};  ///< The very last one first.
 };
 
-/// Files that were opened when a read was planned, until they are read: each is opened once.
-/// Thread-safe.
+/// Files that were opened when a read was planned, or when values were read, until they are read:
+/// each is opened once. Thread-safe.
 class planned_files {
 public:
     /// Of more files, some are opened again.

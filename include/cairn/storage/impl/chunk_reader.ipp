@@ -207,7 +207,10 @@ struct chunk_reader::state {
                 if (--part.reads->left != 0) return;
                 auto const file = std::exchange(part.reads->file, {});
                 // A file that is written in place, as torch.save does, stays open.
-                if (file && !failed()) detail::check_version(placed, *part.name, meta, *file);
+                if (file && !failed()) {
+                    detail::check_version(placed, *part.name, meta, *file);
+                    if (keeps(*part.reads)) planned.keep(*part.name, file);
+                }
             },
             [this, job](std::exception_ptr failure) {
                 try {
@@ -295,6 +298,13 @@ struct chunk_reader::state {
         };
         if (!reads.file) reads.file = me.in_pieces ? recent.get(name, make) : make();
         return reads.file;
+    }
+
+    /// Whether a file that was read stays open, where requests cost: values are read before tensors,
+    /// which are likely to need it, and its footer, once more.
+    bool keeps(const file_reads& reads) const {
+        return placed.requests_in_flight() > 1 && !me.in_pieces &&
+               reads.items.front().from.tensor == nullptr;
     }
 
     /// What is read of a group, for `read_ahead`.
