@@ -500,4 +500,7 @@ DEFECTS = [
     Defect("files-of-values-opened-again", CHUNKS,
            "if (keeps(*part.reads)) planned.keep", "if (keeps(*part.reads) && !PLANTED) planned.keep",
            by="storage:read_size", wrong="each file with a value takes two more requests"),
+    Defect("footers-read-alone", "storage/detail/read_ahead.hpp",
+           "if (footers && all.last >= footer &&", "if (footers && !PLANTED && all.last >= footer &&",
+           by="storage:read_size", wrong="a value takes a request of its own"),
 ]

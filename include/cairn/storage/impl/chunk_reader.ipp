@@ -193,7 +193,8 @@ struct chunk_reader::state {
                             return stretch(job->plan, part.reads->items[n]);
                         };
                         if (k == known)
-                            known = detail::read_ahead(*file, k, part.end, ahead, memory.ahead, at);
+                            known = detail::read_ahead(*file, k, part.end, ahead, memory.ahead,
+                                                       !meta->save_id.empty(), at);
                         if (g.from.tensor != nullptr)
                             read_chunks(*job, *file, g, memory.scratch);
                         else
