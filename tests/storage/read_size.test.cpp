@@ -204,4 +204,31 @@ BOOST_AUTO_TEST_CASE(a_file_with_a_value_is_opened_once_where_requests_cost) {
     BOOST_TEST(store.reads() == 3u);  // the metadata, the value with the footer, the tensor
 }
 
+/// Slices end where requests do, wherever in the tensor what is wanted begins.
+BOOST_AUTO_TEST_CASE(a_large_tensor_takes_no_request_more_for_being_read_by_several_threads) {
+    constexpr std::int64_t rows = 320, columns = 16384;  // of 64 KiB each
+    std::vector<float> w(rows * columns);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 1'000'003);
+    cairn::memory_store memory;
+    cairn::save(
+        cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {rows, columns}, w.data())}},
+        "c", memory);
+    for (auto const& [first, requests] : {std::pair{std::int64_t{0}, std::size_t{3}}, {64, 2}}) {
+        preferring_store store(memory, 8 * mib, 16);
+        std::vector<float> part(static_cast<std::size_t>((rows - first) * columns));
+        cairn::tensor_view const v(cairn::dtype::f32, {rows - first, columns}, part.data());
+        cairn::load_options o;
+        o.storage.thread_count = 16;
+        cairn::load(
+            cairn::state_dict{
+                {"w", cairn::sharded_view{{rows, columns},
+                                          cairn::dtype::f32,
+                                          {cairn::shard(cairn::box({first, 0}, v.shape), v)}}}},
+            "c", o, store);
+        BOOST_TEST(std::equal(part.begin(), part.end(), w.end() - std::ssize(part)));
+        BOOST_TEST(store.reads() == 2 + requests);  // the metadata, and the footer
+        BOOST_TEST(store.largest() == 8 * mib);
+    }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

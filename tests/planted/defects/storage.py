@@ -503,4 +503,10 @@ DEFECTS = [
     Defect("footers-read-alone", "storage/detail/read_ahead.hpp",
            "if (footers && all.last >= footer &&", "if (footers && !PLANTED && all.last >= footer &&",
            by="storage:read_size", wrong="a value takes a request of its own"),
+    Defect("slices-end-within-requests", CHUNKS,
+           "if (cost) g.slice.unit = request;", "if (cost && !PLANTED) g.slice.unit = request;",
+           by="storage:read_size", wrong="each slice of a large tensor takes one more request"),
+    Defect("requests-end-at-their-multiples", PAYLOAD,
+           "bool const aligned = file_", "bool const aligned = PLANTED || file_",
+           by="storage:read_size", wrong="a part of a tensor takes one more request for each slice"),
 ]

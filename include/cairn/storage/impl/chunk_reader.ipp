@@ -233,10 +233,12 @@ struct chunk_reader::state {
     static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
 
     /// Divides large chunks among at most `most` threads, where a part of a chunk can be checked
-    /// alone.
+    /// alone; where requests cost, between two of them.
     void slice_large(const load_plan& plan, std::size_t most,
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
+        std::uint64_t const request = planned.read_size();
+        bool const cost = request > detail::usual_read_size;
         std::vector<item_group> sliced;
         detail::stored_items stored(meta);
         for (auto& g : groups) {
@@ -245,15 +247,18 @@ struct chunk_reader::state {
                             [&](auto i) { return is_divisible(stored.of(plan.items[i])); }))
                 for (auto i : g.items)
                     wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
-            auto const n =
-                static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
+            auto const shares =
+                cost ? wanted / request + (wanted % request != 0 ? 1 : 0) : wanted / least_slice;
+            auto const n = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, shares));
             if (n < 2) {
                 sliced.push_back(std::move(g));
                 continue;
             }
             g.windows = std::make_shared<detail::shared_windows>(n);
+            if (cost) g.slice.unit = request;
             for (std::uint32_t k = 0; k < n; ++k) {
-                g.slice = {k, n};
+                g.slice.index = k;
+                g.slice.count = n;
                 sliced.push_back(g);
             }
         }
