@@ -231,4 +231,33 @@ BOOST_AUTO_TEST_CASE(a_large_tensor_takes_no_request_more_for_being_read_by_seve
     }
 }
 
+/// Each takes the next request, instead of a share of the file.
+BOOST_AUTO_TEST_CASE(no_request_is_shorter_because_several_threads_read_a_file) {
+    constexpr std::size_t tensors = 64, each = 300 * kib;  // three to a request
+    std::vector<std::vector<float>> w(tensors), same(tensors);
+    cairn::state_dict saved, loaded;
+    for (std::size_t i = 0; i < tensors; ++i) {
+        w[i].assign(each / sizeof(float), static_cast<float>(i));
+        same[i].assign(w[i].size(), -1.0f);
+        saved[std::to_string(i)] = w[i];
+        loaded[std::to_string(i)] = same[i];
+    }
+    cairn::memory_store memory;
+    cairn::save_options one_file;
+    one_file.storage.thread_count = 1;
+    cairn::save(saved, "c", one_file, memory);
+    preferring_store store(memory, mib, 16);
+    cairn::load_options o;
+    o.storage.thread_count = 16;
+    cairn::load(loaded, "c", o, store);
+    BOOST_TEST((same == w));
+    BOOST_TEST(store.largest() <= mib);
+    BOOST_TEST(store.reads() <= 2 + (tensors + 2) / 3);  // the metadata, and the footer
+    // Of little, each thread gets some.
+    preferring_store wide(memory, 16 * mib, 16);
+    cairn::load(loaded, "c", o, wide);
+    BOOST_TEST((same == w));
+    BOOST_TEST(wide.largest() < 2 * mib);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -38,12 +38,13 @@ struct joined_items {
 /// Joins an item and those after it, as far as they lie together.
 /// @param end      The first item that is not to be read.
 /// @param most     The bytes of a request.
+/// @param enough   They end where they are closest to so many bytes.
 /// @param size     Of the file.
 /// @param item_at  Returns an item; offsets do not descend.
 /// @return none if the first one is not read whole, by one request
 template <class ItemAt>
-joined_items join_items(std::size_t first, std::size_t end, std::uint64_t most, std::uint64_t size,
-                        ItemAt&& item_at) {
+joined_items join_items(std::size_t first, std::size_t end, std::uint64_t most,
+                        std::uint64_t enough, std::uint64_t size, ItemAt&& item_at) {
     joined_items all{first};
     for (; all.end < end; ++all.end) {
         stretch_of_item const i = item_at(all.end);
@@ -52,6 +53,7 @@ joined_items join_items(std::size_t first, std::size_t end, std::uint64_t most, 
         if (!i.whole || i.length > most || i.offset - all.begin > most - i.length ||
             !fits_in(i.offset, i.length, size) || gap + i.unwanted > cost_of_request)
             break;
+        if (all.end != first && i.offset - all.begin + i.length / 2 > enough) break;
         all.last = std::max(all.last, i.offset + i.length);
     }
     return all;
@@ -71,7 +73,7 @@ std::size_t read_ahead(open_file& file, std::size_t first, std::size_t end,
                        ItemAt&& item_at) {
     std::uint64_t const most = file.read_size(), size = file.size();
     if (most <= usual_read_size) return end;
-    auto all = join_items(first, end, most, size, item_at);
+    auto all = join_items(first, end, most, UINT64_MAX, size, item_at);
     if (all.end == first) return first + 1;
     auto const footer = size - std::min(size, read_for_footer);
     auto const begin = std::min(all.begin, footer);

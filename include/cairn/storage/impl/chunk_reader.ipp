@@ -156,22 +156,30 @@ struct chunk_reader::state {
         return found;
     }
 
+    /// Divides what a plan reads into parts, each of which a job reads.
+    void divide(read_job& job) {
+        double all = 0;
+        for (auto& [name, groups] : detail::group_by_file(job.plan, meta)) {
+            all += detail::stored_bytes(groups);
+            job.files[name].items = std::move(groups);
+        }
+        for (auto& [name, reads] : job.files) {
+            // Where one file has most of what is read, most jobs read that.
+            auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
+            auto const most =
+                1 + static_cast<std::size_t>(n * detail::stored_bytes(reads.items) / all);
+            slice_large(job.plan, most, reads.items);
+            if (costs() && jobs.jobs_per_file() > 1)
+                split_by_requests(job.plan, name, reads, all / n, job.parts);
+            else
+                split(name, reads, most, job.parts);
+        }
+    }
+
     void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
         auto job = std::make_shared<read_job>(plan, target, std::move(done));
         try {
-            double all = 0;
-            for (auto& [name, groups] : detail::group_by_file(plan, meta)) {
-                all += detail::stored_bytes(groups);
-                job->files[name].items = std::move(groups);
-            }
-            for (auto& [name, reads] : job->files) {
-                // Where one file has most of what is read, most jobs read that.
-                auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
-                auto const most =
-                    1 + static_cast<std::size_t>(n * detail::stored_bytes(reads.items) / all);
-                slice_large(plan, most, reads.items);
-                split(name, reads, most, job->parts);
-            }
+            divide(*job);
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
@@ -238,7 +246,6 @@ struct chunk_reader::state {
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
         std::uint64_t const request = planned.read_size();
-        bool const cost = request > detail::usual_read_size;
         std::vector<item_group> sliced;
         detail::stored_items stored(meta);
         for (auto& g : groups) {
@@ -248,14 +255,14 @@ struct chunk_reader::state {
                 for (auto i : g.items)
                     wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
             auto const shares =
-                cost ? wanted / request + (wanted % request != 0 ? 1 : 0) : wanted / least_slice;
+                costs() ? wanted / request + (wanted % request != 0 ? 1 : 0) : wanted / least_slice;
             auto const n = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, shares));
             if (n < 2) {
                 sliced.push_back(std::move(g));
                 continue;
             }
             g.windows = std::make_shared<detail::shared_windows>(n);
-            if (cost) g.slice.unit = request;
+            if (costs()) g.slice.unit = request;
             for (std::uint32_t k = 0; k < n; ++k) {
                 g.slice.index = k;
                 g.slice.count = n;
@@ -284,6 +291,34 @@ struct chunk_reader::state {
         }
     }
 
+    /// Whether requests cost, so that the store prefers few.
+    bool costs() const { return planned.read_size() > detail::usual_read_size; }
+
+    /// Adds parts of a file that take a request each, or several for little: threads take one part
+    /// after the other, and no request ends where another thread's share begins.
+    /// @param share  The stored bytes for each thread: where there are few, requests are smaller.
+    void split_by_requests(const load_plan& plan, const std::string& name, file_reads& reads,
+                           double share, std::vector<file_part>& parts) const {
+        std::uint64_t const request = planned.read_size();
+        auto const enough = static_cast<std::uint64_t>(
+            std::min(static_cast<double>(request),
+                     std::max(static_cast<double>(detail::cost_of_request), share)));
+        auto const at = [&](std::size_t n) { return stretch(plan, reads.items[n]); };
+        std::size_t begin = 0;
+        double read = 0;
+        for (std::size_t i = 0; i < reads.items.size();) {
+            auto const end = std::max(
+                i + 1,
+                detail::join_items(i, reads.items.size(), request, enough, UINT64_MAX, at).end);
+            for (; i < end; ++i) read += detail::stored_bytes(reads.items[i]);
+            if (i != reads.items.size() && 2 * read < static_cast<double>(enough)) continue;
+            parts.push_back({&name, &reads, begin, i});
+            ++reads.left;
+            begin = i;
+            read = 0;
+        }
+    }
+
     /// Opens a data file, which is missing if it does not exist, now or when it is read.
     std::shared_ptr<open_file> open(const std::string& name) {
         auto again = [this, name] {
@@ -306,8 +341,8 @@ struct chunk_reader::state {
         return reads.file;
     }
 
-    /// Whether a file that was read stays open, where requests cost: values are read before tensors,
-    /// which are likely to need it, and its footer, once more.
+    /// Whether a file that was read stays open, where requests cost: tensors, which are read after
+    /// values, are likely to need it and its footer once more.
     bool keeps(const file_reads& reads) const {
         return placed.requests_in_flight() > 1 && !me.in_pieces &&
                reads.items.front().from.tensor == nullptr;
