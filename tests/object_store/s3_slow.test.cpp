@@ -194,9 +194,12 @@ BOOST_AUTO_TEST_CASE(an_upload_that_hangs_ends_when_it_is_cancelled) {
 BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     watched_server s;
     auto store = cairn::s3_store(patient(s));
-    std::vector<float> w(9, 1);
+    std::vector<float> w(9, 1), v(9, 2);
     cairn::state_dict state{{"w", w}};
-    (void)cairn::save(state, "step_1", store);
+    cairn::state_dict const in_two_files{{"v", v}, {"w", w}};
+    cairn::save_options two;
+    two.storage.thread_count = 2;
+    (void)cairn::save(in_two_files, "step_1", two, store);
     auto const of_data = [](kind k) {
         return [k](auto const& r) { return r.what() == k && r.key.ends_with(".distcp"); };
     };
@@ -208,15 +211,28 @@ BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     saving.cancel();
     BOOST_CHECK_EXCEPTION(saving.wait(), cairn::error, is(errc::cancelled));
 
-    auto const read = s.count(kind::get_object);
-    s.fail_each(faults::stall(std::chrono::minutes(5)), of_data(kind::get_object));
-    boost::asio::cancellation_signal stop;
-    auto loading = cairn::async_load(
-        state, "step_1", store,
-        boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
-    s.await(kind::get_object, read + 2);  // the metadata, then the data
-    stop.emit(boost::asio::cancellation_type::terminal);
-    BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+    // Each phase of a load, the last one first: what hangs stays so.
+    struct phase {
+        kind what;
+        std::string of;
+        std::size_t requests;  ///< Of that kind, until all that hang have come.
+    };
+    for (auto const& p :
+         {phase{kind::get_object, ".distcp", 3}, phase{kind::head_object, ".distcp", 3},
+          phase{kind::list_objects, "", 1}, phase{kind::get_object, "/.metadata", 1}}) {
+        BOOST_TEST_CONTEXT(static_cast<int>(p.what) << " of " << p.of) {
+            auto const asked = s.count(p.what);
+            s.fail_each(faults::stall(std::chrono::minutes(5)),
+                        [p](auto const& r) { return r.what() == p.what && r.key.ends_with(p.of); });
+            boost::asio::cancellation_signal stop;
+            auto loading = cairn::async_load(
+                in_two_files, "step_1", store,
+                boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
+            s.await(p.what, asked + p.requests);
+            stop.emit(boost::asio::cancellation_type::terminal);
+            BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+        }
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -124,6 +124,7 @@ struct chunk_reader::state {
         std::vector<std::pair<std::string, wanted>> const all(files.begin(), files.end());
         auto const threads = std::min(placed.requests_in_flight(), jobs.jobs_per_file());
         detail::for_each_in_parallel(threads, all.size(), [&](std::size_t i) {
+            detail::heeded_stop const heeded(me.stop);
             auto const& file = all[i].first;
             auto const& w = all[i].second;
             detail::naming(placed, *w.fqn, file, [&] {
