@@ -20,7 +20,6 @@
 #include <boost/asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <stop_token>
@@ -245,9 +244,12 @@ BOOST_AUTO_TEST_CASE(an_upload_that_is_given_up_does_not_wait_for_a_server_that_
 BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     watched_server s;
     auto store = cairn::s3_store(patient(s));
-    std::vector<float> w(9, 1);
+    std::vector<float> w(9, 1), v(9, 2);
     cairn::state_dict state{{"w", w}};
-    (void)cairn::save(state, "step_1", store);
+    cairn::state_dict const in_two_files{{"v", v}, {"w", w}};
+    cairn::save_options two;
+    two.storage.thread_count = 2;
+    (void)cairn::save(in_two_files, "step_1", two, store);
     auto const of_data = [](kind k) {
         return [k](auto const& r) { return r.what() == k && r.key.ends_with(".distcp"); };
     };
@@ -259,19 +261,28 @@ BOOST_AUTO_TEST_CASE(a_save_and_a_load_that_hang_end_when_they_are_cancelled) {
     saving.cancel();
     BOOST_CHECK_EXCEPTION(saving.wait(), cairn::error, is(errc::cancelled));
 
-    // The first one is of the plan, which looks at the size of each file.
-    std::atomic<int> asked{0};
-    s.fail_each(faults::stall(std::chrono::minutes(5)),
-                [&, is_of_data = of_data(kind::get_object)](auto const& r) {
-                    return is_of_data(r) && ++asked > 1;
-                });
-    boost::asio::cancellation_signal stop;
-    auto loading = cairn::async_load(
-        state, "step_1", store,
-        boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
-    while (asked < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    stop.emit(boost::asio::cancellation_type::terminal);
-    BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+    // Each phase of a load, the last one first: what hangs stays so.
+    struct phase {
+        kind what;
+        std::string of;
+        std::size_t requests;  ///< Of that kind, until all that hang have come.
+    };
+    for (auto const& p :
+         {phase{kind::get_object, ".distcp", 3}, phase{kind::head_object, ".distcp", 3},
+          phase{kind::list_objects, "", 1}, phase{kind::get_object, "/.metadata", 1}}) {
+        BOOST_TEST_CONTEXT(static_cast<int>(p.what) << " of " << p.of) {
+            auto const asked = s.count(p.what);
+            s.fail_each(faults::stall(std::chrono::minutes(5)),
+                        [p](auto const& r) { return r.what() == p.what && r.key.ends_with(p.of); });
+            boost::asio::cancellation_signal stop;
+            auto loading = cairn::async_load(
+                in_two_files, "step_1", store,
+                boost::asio::bind_cancellation_slot(stop.slot(), boost::asio::use_future));
+            s.await(p.what, asked + p.requests);
+            stop.emit(boost::asio::cancellation_type::terminal);
+            BOOST_CHECK_EXCEPTION(loading.get(), cairn::error, is(errc::cancelled));
+        }
+    }
 }
 
 /// Its uploads begin with the plan; what a rank puts aside is sent when its items are.

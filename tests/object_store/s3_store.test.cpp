@@ -6,6 +6,7 @@
 #include "support/no_failures.hpp"
 #include "support/on_threads.hpp"
 
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/prefixed.hpp>
 #include <cairn/testing/object_store.hpp>
 
@@ -289,6 +290,21 @@ BOOST_AUTO_TEST_CASE(a_forked_child_uses_the_store_and_leaves_its_parents_upload
     h->finish(true);
     BOOST_TEST(s.open("h").size() == 3 * part);
     BOOST_TEST((get(s, "c") == pattern(2 * part)));
+}
+
+BOOST_AUTO_TEST_CASE(uploads_are_listed_only_where_what_is_unfinished_is_asked_for) {
+    place p;
+    auto s = p.store();
+    put(s, "o", pattern(10));
+    auto const begun = s.create("h", 3 * part);
+    BOOST_TEST(names_in(s).size() == 2u);
+    cairn::any_store erased(s);
+    for (auto const& all : {s.list_finished(), erased.list_finished(),
+                            cairn::prefixed_store(erased).list_finished()}) {
+        BOOST_REQUIRE(all.size() == 1u);
+        BOOST_TEST(all[0].name == "o");
+        BOOST_TEST(all[0].size == 10u);
+    }
 }
 
 /// Removing them would take a request for each of them.

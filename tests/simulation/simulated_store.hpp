@@ -204,6 +204,11 @@ public:
         std::erase_if(all, [](auto& i) { return i.name.starts_with(temporary); });
         return all;
     }
+    std::vector<cairn::object_info> list_finished() {
+        if (auto b = bucket())
+            return in_bucket(*c_, "list of " + prefix_, [&] { return b->list_finished(); });
+        return list();
+    }
     std::vector<std::string> places() {
         if (auto b = bucket())
             return in_bucket(*c_, "places of " + prefix_, [&] { return b->places(); });

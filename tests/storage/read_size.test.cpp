@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -184,6 +185,79 @@ BOOST_AUTO_TEST_CASE(small_tensors_of_all_files_take_a_request_for_each_file) {
     // Its own weights, and of each file a footer and the counters.
     BOOST_TEST(store.reads() <= std::size_t{ranks} * (parameters + 2 * ranks));
     BOOST_TEST(store.opens() <= std::size_t{ranks} * ranks);
+}
+
+/// Values are read before memory changes, tensors afterwards.
+BOOST_AUTO_TEST_CASE(a_file_with_a_value_is_opened_once_where_requests_cost) {
+    constexpr std::size_t n = 100 * kib / sizeof(float);
+    std::vector<float> w(n, 1);
+    std::int64_t step = 7;
+    cairn::memory_store memory;
+    cairn::save(cairn::state_dict{{"step", std::ref(step)}, {"w", w}}, "c", memory);
+    preferring_store store(memory, 8 * mib, 16);
+    std::vector<float> same(n);
+    std::int64_t other = 0;
+    cairn::state_dict sd{{"step", std::ref(other)}, {"w", same}};
+    cairn::load(sd, "c", store);
+    BOOST_TEST((same == w && other == step));
+    BOOST_TEST(store.opens() == 2u);  // the metadata, and the file
+    BOOST_TEST(store.reads() == 3u);  // the metadata, the value with the footer, the tensor
+}
+
+/// Slices end where requests do, wherever in the tensor what is wanted begins.
+BOOST_AUTO_TEST_CASE(a_large_tensor_takes_no_request_more_for_being_read_by_several_threads) {
+    constexpr std::int64_t rows = 320, columns = 16384;  // of 64 KiB each
+    std::vector<float> w(rows * columns);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 1'000'003);
+    cairn::memory_store memory;
+    cairn::save(
+        cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {rows, columns}, w.data())}},
+        "c", memory);
+    for (auto const& [first, requests] : {std::pair{std::int64_t{0}, std::size_t{3}}, {64, 2}}) {
+        preferring_store store(memory, 8 * mib, 16);
+        std::vector<float> part(static_cast<std::size_t>((rows - first) * columns));
+        cairn::tensor_view const v(cairn::dtype::f32, {rows - first, columns}, part.data());
+        cairn::load_options o;
+        o.storage.thread_count = 16;
+        cairn::load(
+            cairn::state_dict{
+                {"w", cairn::sharded_view{{rows, columns},
+                                          cairn::dtype::f32,
+                                          {cairn::shard(cairn::box({first, 0}, v.shape), v)}}}},
+            "c", o, store);
+        BOOST_TEST(std::equal(part.begin(), part.end(), w.end() - std::ssize(part)));
+        BOOST_TEST(store.reads() == 2 + requests);  // the metadata, and the footer
+        BOOST_TEST(store.largest() == 8 * mib);
+    }
+}
+
+/// Each takes the next request, instead of a share of the file.
+BOOST_AUTO_TEST_CASE(no_request_is_shorter_because_several_threads_read_a_file) {
+    constexpr std::size_t tensors = 64, each = 300 * kib;  // three to a request
+    std::vector<std::vector<float>> w(tensors), same(tensors);
+    cairn::state_dict saved, loaded;
+    for (std::size_t i = 0; i < tensors; ++i) {
+        w[i].assign(each / sizeof(float), static_cast<float>(i));
+        same[i].assign(w[i].size(), -1.0f);
+        saved[std::to_string(i)] = w[i];
+        loaded[std::to_string(i)] = same[i];
+    }
+    cairn::memory_store memory;
+    cairn::save_options one_file;
+    one_file.storage.thread_count = 1;
+    cairn::save(saved, "c", one_file, memory);
+    preferring_store store(memory, mib, 16);
+    cairn::load_options o;
+    o.storage.thread_count = 16;
+    cairn::load(loaded, "c", o, store);
+    BOOST_TEST((same == w));
+    BOOST_TEST(store.largest() <= mib);
+    BOOST_TEST(store.reads() <= 2 + (tensors + 2) / 3);  // the metadata, and the footer
+    // Of little, each thread gets some.
+    preferring_store wide(memory, 16 * mib, 16);
+    cairn::load(loaded, "c", o, wide);
+    BOOST_TEST((same == w));
+    BOOST_TEST(wide.largest() < 2 * mib);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -142,6 +142,12 @@ BOOST_AUTO_TEST_CASE(slices_have_every_byte_once) {
         }
         BOOST_TEST(end == n);
     }
+    constexpr std::uint64_t unit = 32 * block;
+    for (std::uint32_t k = 0; k < 5; ++k) {
+        auto const [from, to] = cairn::detail::payload_slice{k, 5, unit}.of(4 * unit + 100);
+        BOOST_TEST(from == k * unit);
+        BOOST_TEST(to == std::min((k + 1) * unit, 4 * unit + 100));
+    }
     auto const last = cairn::detail::payload_slice{8, 9}.of(UINT64_MAX - block);
     BOOST_TEST((last.second == UINT64_MAX - block && last.first < last.second));
 }

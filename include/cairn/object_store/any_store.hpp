@@ -46,6 +46,7 @@ class any_store {
         virtual std::unique_ptr<reader_interface> open(std::string_view) = 0;
         virtual object_tag tag(std::string_view) = 0;
         virtual std::vector<object_info> list() = 0;
+        virtual std::vector<object_info> list_finished() = 0;
         virtual void remove(std::string_view) = 0;
         virtual void remove(std::string_view, const object_tag& version) = 0;
         virtual void sync() = 0;
@@ -120,6 +121,7 @@ class any_store {
         }
         object_tag tag(std::string_view name) override { return s_.tag(name); }
         std::vector<object_info> list() override { return s_.list(); }
+        std::vector<object_info> list_finished() override { return detail::list_finished(s_); }
         void remove(std::string_view name) override { s_.remove(name); }
         void remove(std::string_view name, const object_tag& version) override {
             detail::remove_version(s_, name, version);
@@ -319,6 +321,8 @@ public:
     reader open(std::string_view name) { return reader(s_->open(name)); }
     object_tag tag(std::string_view name) { return s_->tag(name); }
     std::vector<object_info> list() { return s_->list(); }
+    /// Lists the same, perhaps without unfinished objects.
+    std::vector<object_info> list_finished() { return s_->list_finished(); }
     /// Whether the store can list its places.
     bool browsable() const { return s_->browsable(); }
     /// @throws error errc::unsupported if it cannot

@@ -88,7 +88,8 @@ struct object_info {
 ///   @ref errc::outcome_unknown says that the object may be removed even after the call.
 ///   Where an object exists only once it is finished, an optional `s.end_uploads(name)` ends what
 ///   killed processes have begun to write, whether or not it is listed, and leaves an object of
-///   that name.
+///   that name; and where what is unfinished takes requests of its own to list, an optional
+///   `s.list_finished()`, a `std::vector<object_info>`, omits it: a load has no use for it.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.
 /// - *Failed writes are final*: after a failed `write` or `finish`, no `finish` of that handle
@@ -302,6 +303,17 @@ void adopt_permissions([[maybe_unused]] Store& s, [[maybe_unused]] std::string_v
 template <ObjectStore Store>
 void remove_trials([[maybe_unused]] Store& s) {
     if constexpr (requires { s.remove_trials(); }) s.remove_trials();
+}
+
+/// Lists objects without those that are unfinished, if the store can tell.
+template <ObjectStore Store>
+std::vector<object_info> list_finished(Store& s) {
+    if constexpr (requires {
+                      { s.list_finished() } -> std::same_as<std::vector<object_info>>;
+                  })
+        return s.list_finished();
+    else
+        return s.list();
 }
 
 /// Ends what is being written under a name, in a store that can. An object of that name stays.

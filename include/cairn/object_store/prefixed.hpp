@@ -115,16 +115,10 @@ public:
     auto open(std::string_view name) { return base_->open(full(name)); }
     object_tag tag(std::string_view name) { return base_->tag(full(name)); }
     std::vector<object_info> list() {
-        if constexpr (RelocatableStore<Store>) {  // it lists its own place only
-            return in_place([&](auto& s) { return s.list(); });
-        }
-        std::vector<object_info> mine;
-        for (auto& info : base_->list()) {
-            if (!info.name.starts_with(prefix_)) continue;
-            info.name.erase(0, prefix_.size());
-            mine.push_back(std::move(info));
-        }
-        return mine;
+        return listed([](Store& s) { return s.list(); });
+    }
+    std::vector<object_info> list_finished() {
+        return listed([](Store& s) { return detail::list_finished(s); });
     }
     /// A store without places of its own lists all names.
     std::vector<std::string> places()
@@ -184,6 +178,19 @@ public:
 
 private:
     std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+    /// @param list  Lists the objects of a store.
+    template <class F>
+    std::vector<object_info> listed(F list) {
+        if constexpr (RelocatableStore<Store>)
+            return in_place(list);  // it lists its own place only
+        std::vector<object_info> mine;
+        for (auto& info : list(*base_)) {
+            if (!info.name.starts_with(prefix_)) continue;
+            info.name.erase(0, prefix_.size());
+            mine.push_back(std::move(info));
+        }
+        return mine;
+    }
     /// Calls `f` with the base's store of this place.
     template <class F>
     auto in_place(F&& f) const

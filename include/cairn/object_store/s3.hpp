@@ -111,6 +111,8 @@ public:
     object_tag tag(std::string_view name);
 
     std::vector<object_info> list();
+    /// Without unfinished uploads, which are another request to list, and another right.
+    std::vector<object_info> list_finished();
 
     /// Except hidden ones.
     std::vector<std::string> places();

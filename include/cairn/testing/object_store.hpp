@@ -49,6 +49,8 @@ public:
         expect(std::any_of(all.begin(), all.end(),
                            [](auto const& i) { return i.name == "n4097" && i.size == 4097; }),
                "list does not name an object with its size");
+        expect(cairn::detail::list_finished(s) == all,
+               "list_finished names other objects than list");
     }
     void uncached_reads_give_a_beginning()
         requires UncachedReadStore<store>

@@ -250,7 +250,8 @@ DEFECTS = [
     Defect("reader-passes-no-stop", "storage/impl/chunk_reader.ipp",
            "detail::heeded_stop const heeded(me.stop);",
            "detail::heeded_stop const heeded(PLANTED ? std::stop_token() : me.stop);",
-           by="s3:s3_slow", wrong="a cancelled load waits for a server that hangs"),
+           by="s3:s3_slow", wrong="a cancelled load waits for a server that hangs",
+           after="job->parts.size(),"),
     Defect("export-begins-uploads-without-a-stop", "storage/detail/target_writer.hpp",
            "heeded_stop const heeded(me_.stop); auto const targets",
            "heeded_stop const heeded(PLANTED ? std::stop_token() : me_.stop);\n"
@@ -261,6 +262,16 @@ DEFECTS = [
            "heeded_stop const heeded(PLANTED ? std::stop_token() : me_.stop);\n"
            "                    if (!failure)",
            by="s3:s3_slow", wrong="a cancelled export waits for a server that hangs"),
+    Defect("plan-passes-no-stop", "storage/impl/chunk_reader.ipp",
+           "detail::heeded_stop const heeded(me.stop); auto const& file",
+           "detail::heeded_stop const heeded(PLANTED ? std::stop_token() : me.stop); "
+           "auto const& file",
+           by="s3:s3_slow", wrong="a cancelled load waits until each file was looked at"),
+    Defect("metadata-is-waited-for", "load/impl/load_op.ipp",
+           "heeded_stop const heeded(stop_.get_token()); reset_reader();",
+           "heeded_stop const heeded(PLANTED ? std::stop_token() : stop_.get_token()); "
+           "reset_reader();",
+           by="s3:s3_slow", wrong="a cancelled load waits for metadata that do not come"),
     Defect("s3-lost-upload-stays", UPLOAD,
            "if (in_doubt_) end_others(since);",
            "if (in_doubt_ && !PLANTED) end_others(since);",
@@ -353,8 +364,8 @@ DEFECTS = [
            "return (sending_ == 0 && (!PLANTED || in_use_ == 0)) || in_use_ + n <= budget_;",
            by="s3:s3_store", wrong="who writes two objects in turn waits for ever"),
     Defect("s3-uploads-not-listed", STORE,
-           "for (auto const& u : impl::uploads(*this)) add(u.key, 0, u.begun);",
-           "for (auto const& u : impl::uploads(*this)) if (!PLANTED) add(u.key, 0, u.begun);",
+           "for (auto const& u : uploads(at)) add(u.key, 0, u.begun);",
+           "for (auto const& u : uploads(at)) if (!PLANTED) add(u.key, 0, u.begun);",
            by="s3:s3_store,s3_checkpoints", wrong="parts of a killed save stay for ever"),
     Defect("s3-upload-not-ended", UPLOAD,
            "if (finished_ || id_.empty()) return true;",

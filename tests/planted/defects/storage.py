@@ -408,7 +408,7 @@ DEFECTS = [
            "return {((PLANTED ? 0 : stored.first) + static_cast<std::uint64_t>(from)) * element(),",
            by="storage:chunk_reader storage:read_payload",
            wrong="of tensors that share a storage all begin where the first does"),
-    Defect("values-at-one-offset-are-one", CHUNKS,
+    Defect("values-at-one-offset-are-one", "storage/detail/item_groups.hpp",
            "by_name = a.tensor == nullptr || b.tensor == nullptr ||",
            "by_name = (!PLANTED && (a.tensor == nullptr || b.tensor == nullptr)) ||",
            by="storage:chunk_reader", wrong="a value gets the content of another"),

@@ -9,6 +9,7 @@
 #include <cairn/mapping/detail/digest.hpp>
 #include <cairn/mapping/detail/lines.hpp>
 #include <cairn/mapping/mapping.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/detail/save_side.hpp>
 #include <cairn/planner/plan_codec.hpp>
@@ -83,6 +84,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
     switch (s) {
         case read_metadata:
             return worked("read metadata", [&] {
+                heeded_stop const heeded(stop_.get_token());
                 reset_reader();
                 return tell(parts_.reader->read_index());
             });
@@ -95,6 +97,7 @@ CAIRN_DECL std::optional<load_fsm::event> load_op::perform(step s) {
             });
         case plan_local:
             return worked("plan", [&] {
+                heeded_stop const heeded(stop_.get_token());
                 set_up();
                 return tell(parts_.reader->prepare_local_load_plan(
                     parts_.planner->create_local_load_plan()));

@@ -44,6 +44,15 @@ private:
     const std::stop_token* before_;
 };
 
+/// Returns `f` for other threads: each of its calls heeds what this thread does.
+template <class F>
+auto heeding(F f) {
+    return [f = std::move(f), stop = heeded_stop::current()](auto&&... arguments) {
+        heeded_stop const heeded(stop);
+        return f(std::forward<decltype(arguments)>(arguments)...);
+    };
+}
+
 }  // namespace cairn::detail
 
 #endif

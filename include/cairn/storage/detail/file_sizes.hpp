@@ -17,11 +17,11 @@
 
 namespace cairn::detail {
 
-/// Returns the objects of a place; none of a store that cannot list them, as a web server.
+/// Returns the finished objects of a place; none of a store that cannot list them, as a web server.
 template <ObjectStore Store>
 std::vector<object_info> list_if_it_can(Store& store) {
     try {
-        return store.list();
+        return list_finished(store);
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::unsupported)) throw;
         return {};

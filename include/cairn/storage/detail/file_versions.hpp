@@ -7,6 +7,7 @@
 #include <cairn/metadata/detail/locations.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/names.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
@@ -28,13 +29,13 @@ template <class F>
 void look_at_files(const any_store& place, std::size_t n, F&& f) {
     constexpr std::size_t many = 64, threads = 16;
     for_each_in_parallel(std::max(place.requests_in_flight(), n < many ? 1 : threads), n,
-                         [&](std::size_t i) {
+                         heeding([&](std::size_t i) {
                              try {
                                  f(i);
                              } catch (const error& e) {
                                  if (e.code() == make_error_code(errc::concurrent_save)) throw;
                              }
-                         });
+                         }));
 }
 
 /// Notes the versions of data files whose names the next save may use again: of checkpoints that

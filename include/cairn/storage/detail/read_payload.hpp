@@ -33,15 +33,15 @@ namespace cairn::detail {
 /// Which of several slices of a payload one thread reads.
 struct payload_slice {
     std::uint32_t index = 0, count = 1;
+    std::uint64_t unit = payload::block_bytes;  ///< A multiple of that.
 
-    /// Where this slice begins, of `n` bytes, and where it ends: whole blocks, but for the end.
+    /// Where this slice begins, of `n` bytes, and where it ends: whole units, but for the end.
     std::pair<std::uint64_t, std::uint64_t> of(std::uint64_t n) const noexcept {
-        constexpr std::uint64_t block = payload::block_bytes;
-        auto const blocks = (n + block - 1) / block;
+        auto const units = n / unit + (n % unit != 0 ? 1 : 0);
         auto const edge = [&](std::uint64_t k) {
             // Without overflow, for any number from a file.
-            auto const at = blocks / count * k + blocks % count * k / count;
-            return at >= blocks ? n : at * block;
+            auto const at = units / count * k + units % count * k / count;
+            return at >= units ? n : at * unit;
         };
         return {edge(index), edge(std::uint64_t{index} + 1)};
     }
@@ -218,6 +218,8 @@ private:
             chunks_.front().parts.size() == 1)
             runs_.emplace(chunks_.front());
         if (runs_ && !runs_->are_suitable()) runs_.reset();
+        // Where requests cost, there are as few as can be.
+        bool const aligned = file_.read_size() <= usual_read_size;
         auto crc = crc_before_.value_or(0);
         for (auto r : wanted) {
             auto const n_before = std::exchange(before, before + (r.end - r.begin));
@@ -229,7 +231,7 @@ private:
                     n = uncached.size();
                     crc = take_pieces(at, uncached, crc);
                 } else {
-                    n = std::min(piece_ - at % piece_, r.end - at);
+                    n = std::min(piece_ - (aligned ? at % piece_ : 0), r.end - at);
                     select(at, n);
                     if (auto* const direct = direct_target(at, n)) {
                         std::span const bytes(direct, static_cast<std::size_t>(n));

@@ -2,6 +2,7 @@
 #ifndef CAIRN_STORAGE_DETAIL_RECENT_FILES_HPP
 #define CAIRN_STORAGE_DETAIL_RECENT_FILES_HPP
 
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/open_file.hpp>
 
 #include <algorithm>
@@ -41,14 +42,15 @@ private:
     std::vector<entry> all_{};  ///< The very last one first.
 };
 
-/// Files that were opened when a read was planned, until they are read: each is opened once.
-/// Thread-safe.
+/// Files that were opened when a read was planned, or when values were read, until they are read:
+/// each is opened once. Thread-safe.
 class planned_files {
 public:
     /// Of more files, some are opened again.
     void keep(const std::string& name, std::shared_ptr<open_file> file) {
         constexpr std::size_t most = 256;
         std::lock_guard const lock(m_);
+        read_size_ = file->read_size();
         if (all_.size() < most) all_.emplace(name, std::move(file));
     }
     /// Returns null if there is none.
@@ -57,14 +59,21 @@ public:
         auto const kept = all_.extract(name);
         return kept ? std::move(kept.mapped()) : nullptr;
     }
+    /// Returns `open_file::read_size` of the files, which may have been taken.
+    std::size_t read_size() const {
+        std::lock_guard const lock(m_);
+        return read_size_;
+    }
     void clear() {
         std::lock_guard const lock(m_);
         all_.clear();
+        read_size_ = usual_read_size;
     }
 
 private:
-    std::mutex m_{};
+    mutable std::mutex m_{};
     std::map<std::string, std::shared_ptr<open_file>> all_{};
+    std::size_t read_size_ = usual_read_size;
 };
 
 }  // namespace cairn::detail

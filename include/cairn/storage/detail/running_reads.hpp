@@ -8,6 +8,7 @@
 #include <cairn/format/crc.hpp>
 #include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/detail/exists.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/registered_id.hpp>
 #include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
@@ -15,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,12 +74,14 @@ public:
     running_read(const std::string& save_id, const any_store& place)
         : id_(save_id), place_(place.without_sync()),
           name_(std::string(reading_prefix) + new_save_id()), notice_(std::in_place, name_) {
+        heeded_stop const also_when_cancelled{std::stop_token()};
         place_->publish(name_, read_notice{save_intent::now(), record_owner::this_one()}.encode(),
                         std::nullopt);
     }
     running_read(running_read&&) = delete;
     ~running_read() {
         if (!place_ || !home_.is_this()) return;
+        heeded_stop const also_when_cancelled{std::stop_token()};
         try {
             place_->remove(name_);
         } catch (...) {  // it is stale: nobody is registered for it any more

@@ -11,6 +11,7 @@
 #include <cairn/metadata/file_names.hpp>
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/file_index.hpp>
@@ -94,7 +95,7 @@ private:
         std::vector<format::safetensors::header> all(names.size());
         std::vector<std::uint64_t> sizes(names.size());
         std::vector<std::string> versions(names.size());
-        for_each_in_parallel(threads_, names.size(), [&](std::size_t i) {
+        auto const look = heeding([&](std::size_t i) {
             naming(place_, "", names[i], [&] {
                 of_data_file(
                     place_, names[i],
@@ -105,6 +106,7 @@ private:
                     index);
             });
         });
+        for_each_in_parallel(threads_, names.size(), look);
         for (std::size_t i = 0; i < names.size(); ++i) {
             meta_.file_sizes[names[i]] = sizes[i];
             note_text(all[i]);

@@ -14,6 +14,7 @@
 #include <cairn/object_store/concepts.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/compressed_item.hpp>
+#include <cairn/storage/detail/read_ahead.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/storage/unverified.hpp>
@@ -36,9 +37,8 @@ namespace cairn::detail {
 inline const format::native::file_footer& footer_of(open_file& file, const std::string& save_id) {
     return file.once<format::native::file_footer>([&] {
         auto const size = file.size();
-        // Where requests cost, most footers take one.
         auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
-                                                         ? std::uint64_t{64} << 10
+                                                         ? read_for_footer
                                                          : format::native::footer_tail_bytes);
         auto end = file.bytes(size - n, n);
         std::array<std::byte, format::native::footer_tail_bytes> tail{};

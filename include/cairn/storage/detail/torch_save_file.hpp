@@ -9,6 +9,7 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/metadata/value.hpp>
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/storage/open_file.hpp>
 #include <cairn/storage/payload.hpp>
 #include <cairn/tensor/dtype.hpp>
@@ -27,7 +28,7 @@
 namespace cairn::detail {
 
 inline format::read_at reads_of(open_file& file) {
-    return [&file](std::uint64_t at, std::span<std::byte> into) { file.read(at, into); };
+    return heeding([&file](std::uint64_t at, std::span<std::byte> into) { file.read(at, into); });
 }
 
 /// Returns what a file of torch.save holds. It is parsed once for each open file.

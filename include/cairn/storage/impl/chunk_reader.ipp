@@ -9,6 +9,7 @@
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/file_versions.hpp>
+#include <cairn/storage/detail/item_groups.hpp>
 #include <cairn/storage/detail/job_pool.hpp>
 #include <cairn/storage/detail/read_ahead.hpp>
 #include <cairn/storage/detail/read_payload.hpp>
@@ -30,7 +31,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,14 +45,7 @@ struct chunk_reader::state {
         if (by_location) finder.find_chunk = detail::row_major_payload;
     }
 
-    /// All reads of one stored item; `items` are indices into the plan.
-    struct item_group {
-        detail::stored_item from;
-        std::vector<std::uint32_t> items{};
-        detail::payload_slice slice{};
-        /// Shared by all slices; null if there is only one.
-        std::shared_ptr<detail::shared_windows> windows{};
-    };
+    using item_group = detail::item_group;
     /// One file, which several jobs may read: it is open while one of them is left.
     struct file_reads {
         std::vector<item_group> items{};  ///< In the order of their offsets.
@@ -131,6 +124,7 @@ struct chunk_reader::state {
         std::vector<std::pair<std::string, wanted>> const all(files.begin(), files.end());
         auto const threads = std::min(placed.requests_in_flight(), jobs.jobs_per_file());
         detail::for_each_in_parallel(threads, all.size(), [&](std::size_t i) {
+            detail::heeded_stop const heeded(me.stop);
             auto const& file = all[i].first;
             auto const& w = all[i].second;
             detail::naming(placed, *w.fqn, file, [&] {
@@ -163,19 +157,30 @@ struct chunk_reader::state {
         return found;
     }
 
+    /// Divides what a plan reads into parts, each of which a job reads.
+    void divide(read_job& job) {
+        double all = 0;
+        for (auto& [name, groups] : detail::group_by_file(job.plan, meta)) {
+            all += detail::stored_bytes(groups);
+            job.files[name].items = std::move(groups);
+        }
+        for (auto& [name, reads] : job.files) {
+            // Where one file has most of what is read, most jobs read that.
+            auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
+            auto const most =
+                1 + static_cast<std::size_t>(n * detail::stored_bytes(reads.items) / all);
+            slice_large(job.plan, most, reads.items);
+            if (costs() && jobs.jobs_per_file() > 1)
+                split_by_requests(job.plan, name, reads, all / n, job.parts);
+            else
+                split(name, reads, most, job.parts);
+        }
+    }
+
     void read_data(const load_plan& plan, const read_target& target, completion<read_result> done) {
         auto job = std::make_shared<read_job>(plan, target, std::move(done));
         try {
-            job->files = group_by_file(plan);
-            double all = 0;
-            for (auto const& [name, reads] : job->files) all += stored_bytes(reads.items);
-            for (auto& [name, reads] : job->files) {
-                // Where one file has most of what is read, most jobs read that.
-                auto const n = 0.999 * static_cast<double>(jobs.jobs_per_file());
-                auto const most = 1 + static_cast<std::size_t>(n * stored_bytes(reads.items) / all);
-                slice_large(plan, most, reads.items);
-                split(name, reads, most, job->parts);
-            }
+            divide(*job);
         } catch (...) {
             return job->done.fail(std::current_exception());
         }
@@ -197,7 +202,8 @@ struct chunk_reader::state {
                             return stretch(job->plan, part.reads->items[n]);
                         };
                         if (k == known)
-                            known = detail::read_ahead(*file, k, part.end, ahead, memory.ahead, at);
+                            known = detail::read_ahead(*file, k, part.end, ahead, memory.ahead,
+                                                       !meta->save_id.empty(), at);
                         if (g.from.tensor != nullptr)
                             read_chunks(*job, *file, g, memory.scratch);
                         else
@@ -211,7 +217,10 @@ struct chunk_reader::state {
                 if (--part.reads->left != 0) return;
                 auto const file = std::exchange(part.reads->file, {});
                 // A file that is written in place, as torch.save does, stays open.
-                if (file && !failed()) detail::check_version(placed, *part.name, meta, *file);
+                if (file && !failed()) {
+                    detail::check_version(placed, *part.name, meta, *file);
+                    if (keeps(*part.reads)) planned.keep(*part.name, file);
+                }
             },
             [this, job](std::exception_ptr failure) {
                 try {
@@ -229,51 +238,15 @@ struct chunk_reader::state {
         return {notes().lines()};
     }
 
-    /// Groups items by file, in order of their offsets; items of one chunk, and of chunks in the
-    /// same bytes, together, so that these are read once.
-    file_groups group_by_file(const load_plan& plan) const {
-        file_groups files;
-        detail::stored_items stored(meta);
-        for (std::uint32_t i = 0; i < plan.items.size(); ++i) {
-            auto const from = stored.of(plan.items[i]);
-            files[*from.file].items.push_back({from, {i}});
-        }
-        for (auto& [name, reads] : files) {
-            auto& groups = reads.items;
-            auto const item = [&](const item_group& g) -> const read_item& {
-                return plan.items[g.items.front()];
-            };
-            auto const order = [&](const item_group& g) {
-                return std::tie(g.from.offset, item(g).fqn, item(g).chunk);
-            };
-            std::stable_sort(
-                groups.begin(), groups.end(),
-                [&](const item_group& a, const item_group& b) { return order(a) < order(b); });
-            std::size_t kept = 0;
-            for (std::size_t i = 1; i < groups.size(); ++i) {
-                auto const &a = groups[kept].from, &b = groups[i].from;
-                // A format may look up by their names values, and chunks whose location it omits.
-                bool const by_name =
-                    a.tensor == nullptr || b.tensor == nullptr || std::min(a.length, b.length) == 0;
-                if (by_name ? order(groups[kept]) == order(groups[i]) : a.offset == b.offset) {
-                    groups[kept].items.push_back(groups[i].items.front());
-                    if (b.length > a.length) groups[kept].from = b;
-                } else if (++kept != i)
-                    groups[kept] = std::move(groups[i]);
-            }
-            groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(kept) + 1, groups.end());
-        }
-        return files;
-    }
-
     /// A smaller share of a tensor is not worth a thread's while.
     static constexpr std::uint64_t least_slice = std::uint64_t{8} << 20;
 
     /// Divides large chunks among at most `most` threads, where a part of a chunk can be checked
-    /// alone.
+    /// alone; where requests cost, between two of them.
     void slice_large(const load_plan& plan, std::size_t most,
                      std::vector<item_group>& groups) const {
         if (most < 2) return;
+        std::uint64_t const request = planned.read_size();
         std::vector<item_group> sliced;
         detail::stored_items stored(meta);
         for (auto& g : groups) {
@@ -282,47 +255,68 @@ struct chunk_reader::state {
                             [&](auto i) { return is_divisible(stored.of(plan.items[i])); }))
                 for (auto i : g.items)
                     wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
-            auto const n =
-                static_cast<std::uint32_t>(std::min<std::uint64_t>(most, wanted / least_slice));
+            auto const shares =
+                costs() ? wanted / request + (wanted % request != 0 ? 1 : 0) : wanted / least_slice;
+            auto const n = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, shares));
             if (n < 2) {
                 sliced.push_back(std::move(g));
                 continue;
             }
             g.windows = std::make_shared<detail::shared_windows>(n);
+            if (costs()) g.slice.unit = request;
             for (std::uint32_t k = 0; k < n; ++k) {
-                g.slice = {k, n};
+                g.slice.index = k;
+                g.slice.count = n;
                 sliced.push_back(g);
             }
         }
         groups = std::move(sliced);
     }
 
-    /// How much reading a group takes. Lengths that are not to be trusted overflow an integer.
-    static double stored_bytes(const item_group& g) {
-        return static_cast<double>(std::max<std::uint64_t>(1, g.from.length)) / g.slice.count;
-    }
-    static double stored_bytes(const std::vector<item_group>& groups) {
-        double all = 0;
-        for (auto const& g : groups) all += stored_bytes(g);
-        return all;
-    }
-
     /// Adds at most `most` parts of a file, of about as many stored bytes each.
     static void split(const std::string& name, file_reads& reads, std::size_t most,
                       std::vector<file_part>& parts) {
-        double const all = stored_bytes(reads.items);
+        double const all = detail::stored_bytes(reads.items);
         double so_far = 0;
         std::size_t begin = 0;
         for (std::size_t i = 0; i < reads.items.size(); ++i) {
-            so_far += stored_bytes(reads.items[i]);
+            so_far += detail::stored_bytes(reads.items[i]);
             // As close as possible to the end of equal parts.
             auto const left = all * static_cast<double>(reads.left + 1) - so_far * double(most);
             if (i + 1 != reads.items.size() && left > 0 &&
-                stored_bytes(reads.items[i + 1]) * double(most) - left <= left)
+                detail::stored_bytes(reads.items[i + 1]) * double(most) - left <= left)
                 continue;
             parts.push_back({&name, &reads, begin, i + 1});
             ++reads.left;
             begin = i + 1;
+        }
+    }
+
+    /// Whether requests cost, so that the store prefers few.
+    bool costs() const { return planned.read_size() > detail::usual_read_size; }
+
+    /// Adds parts of a file that take a request each, or several for little: threads take one part
+    /// after the other, and no request ends where another thread's share begins.
+    /// @param share  The stored bytes for each thread: where there are few, requests are smaller.
+    void split_by_requests(const load_plan& plan, const std::string& name, file_reads& reads,
+                           double share, std::vector<file_part>& parts) const {
+        std::uint64_t const request = planned.read_size();
+        auto const enough = static_cast<std::uint64_t>(
+            std::min(static_cast<double>(request),
+                     std::max(static_cast<double>(detail::cost_of_request), share)));
+        auto const at = [&](std::size_t n) { return stretch(plan, reads.items[n]); };
+        std::size_t begin = 0;
+        double read = 0;
+        for (std::size_t i = 0; i < reads.items.size();) {
+            auto const end = std::max(
+                i + 1,
+                detail::join_items(i, reads.items.size(), request, enough, UINT64_MAX, at).end);
+            for (; i < end; ++i) read += detail::stored_bytes(reads.items[i]);
+            if (i != reads.items.size() && 2 * read < static_cast<double>(enough)) continue;
+            parts.push_back({&name, &reads, begin, i});
+            ++reads.left;
+            begin = i;
+            read = 0;
         }
     }
 
@@ -346,6 +340,13 @@ struct chunk_reader::state {
         };
         if (!reads.file) reads.file = me.in_pieces ? recent.get(name, make) : make();
         return reads.file;
+    }
+
+    /// Whether a file that was read stays open, where requests cost: tensors, which are read after
+    /// values, are likely to need it and its footer once more.
+    bool keeps(const file_reads& reads) const {
+        return placed.requests_in_flight() > 1 && !me.in_pieces &&
+               reads.items.front().from.tensor == nullptr;
     }
 
     /// What is read of a group, for `read_ahead`.

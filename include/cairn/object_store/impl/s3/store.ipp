@@ -86,6 +86,22 @@ struct s3_store::impl {
         for (auto const& u : *all) here.uploads[u.key].insert(u.id);
         return *std::move(all);
     }
+    static std::vector<object_info> list(const s3_store& at, bool unfinished) {
+        std::vector<object_info> out;
+        std::set<std::string> known;
+        auto const add = [&](const std::string& key, std::uint64_t size, auto modified) {
+            auto name = key.substr(at.prefix_.size());
+            if (detail::is_object_name(name) && name.find('/') == name.npos &&
+                !name.starts_with(detail::s3::trial_prefix) && known.insert(name).second)
+                out.push_back({std::move(name), size, nanoseconds(modified)});
+        };
+        for (auto const& o : detail::s3::list_objects(at.s_->here().requests, at.prefix_).objects)
+            add(o.key, o.size, o.modified);
+        if (unfinished)
+            for (auto const& u : uploads(at)) add(u.key, 0, u.begun);
+        std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
+        return out;
+    }
     static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
         auto const c = requests.about("DELETE", key, "s3:DeleteObject");
@@ -209,19 +225,10 @@ CAIRN_DECL object_tag s3_store::tag(std::string_view name) {
 }
 
 CAIRN_DECL std::vector<object_info> s3_store::list() {
-    std::vector<object_info> out;
-    std::set<std::string> known;
-    auto const add = [&](const std::string& key, std::uint64_t size, auto modified) {
-        auto name = key.substr(prefix_.size());
-        if (detail::is_object_name(name) && name.find('/') == name.npos &&
-            !name.starts_with(detail::s3::trial_prefix) && known.insert(name).second)
-            out.push_back({std::move(name), size, impl::nanoseconds(modified)});
-    };
-    for (auto const& o : detail::s3::list_objects(s_->here().requests, prefix_).objects)
-        add(o.key, o.size, o.modified);
-    for (auto const& u : impl::uploads(*this)) add(u.key, 0, u.begun);
-    std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
-    return out;
+    return impl::list(*this, true);
+}
+CAIRN_DECL std::vector<object_info> s3_store::list_finished() {
+    return impl::list(*this, false);
 }
 
 CAIRN_DECL std::vector<std::string> s3_store::places() {
