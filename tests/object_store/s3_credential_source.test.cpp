@@ -106,18 +106,23 @@ BOOST_AUTO_TEST_CASE(a_failure_matters_only_once_they_have_expired) {
     agent a;
     auto const s = a.source();
     a.fails = true;
-    BOOST_CHECK_EXCEPTION(s->get(), cairn::error, is(errc::invalid_argument));
+    int asked = 0;
+    a.while_asked = [&] { ++asked; };
+    for (int i = 0; i < 3; ++i)
+        BOOST_CHECK_EXCEPTION(s->get(), cairn::error, is(errc::invalid_argument));
+    BOOST_TEST(asked == 1, "each request waits for a service that has just failed");
     a.fails = false;
+    a.late = 1min;
     BOOST_TEST(s->get()->access_key == "KEY1");
     a.late = 57min;
     a.fails = true;
-    int asked = 0;
-    a.while_asked = [&] { ++asked; };
+    asked = 0;
     for (int i = 0; i < 3; ++i) BOOST_TEST(s->get()->access_key == "KEY1");
     BOOST_TEST(asked == 1);
     a.late = 60min;
     BOOST_CHECK_EXCEPTION(s->get(), cairn::error, is(errc::invalid_argument));
     a.fails = false;
+    a.late = 61min;
     BOOST_TEST(s->get()->access_key == "KEY2");
 }
 

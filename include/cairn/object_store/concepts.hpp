@@ -87,8 +87,8 @@ struct object_info {
 ///   removes an object of which the caller has seen that version just now: in doubt nothing else.
 ///   @ref errc::outcome_unknown says that the object may be removed even after the call.
 ///   Where an object exists only once it is finished, an optional `s.end_uploads(name)` ends what
-///   killed processes have begun to write, whether or not it is listed, and leaves an object of
-///   that name; and where what is unfinished takes requests of its own to list, an optional
+///   killed processes have begun to write, if possible also what is not listed, and leaves an
+///   object of that name. Where what is unfinished takes requests of its own to list, an optional
 ///   `s.list_finished()`, a `std::vector<object_info>`, omits it: a load has no use for it.
 /// - *Durability*: an object survives a crash after `finish(true)`, and names created or removed so
 ///   far after `sync`.

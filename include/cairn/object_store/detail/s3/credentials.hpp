@@ -49,6 +49,8 @@ public:
     static constexpr std::chrono::minutes early{5};
     /// After an attempt that brought nothing new, while the old ones hold.
     static constexpr std::chrono::minutes between_attempts{1};
+    /// After one that failed, where none hold: until then it fails at once.
+    static constexpr std::chrono::seconds after_failure{5};
 
 private:
     struct state;

@@ -52,6 +52,9 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::get() {
     auto const now = now_();
     {
         std::lock_guard const lock(s.m);
+        // Each of many removals at the end of a failed save would wait for a service that is away.
+        if (s.failure && !s.looking && !s.holds(now) && now < s.next_try)
+            std::rethrow_exception(s.failure);
         bool const is_due = !s.current || (s.current->expires && s.next_try <= now &&
                                            *s.current->expires - early <= now);
         if (!is_due || (s.looking && s.holds(now))) return s.current;
@@ -94,7 +97,7 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::find(state& 
         if (found) s.current = std::move(found);
         s.failure = failure;
         // What is found may expire at once by this host's clock: the service decides.
-        s.next_try = !failure || s.holds(now) ? now + between_attempts : now;
+        s.next_try = now + (!failure || s.holds(now) ? between_attempts : after_failure);
         s.looking = false;
         ++s.rounds;
         s.done.notify_all();

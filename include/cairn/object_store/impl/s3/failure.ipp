@@ -16,7 +16,7 @@ namespace cairn::detail::s3 {
 /// What the caller can do about an answer.
 inline std::string remedy_of(const call& c, const answer& a, const store_settings& s) {
     auto const is = [&](std::string_view code) { return a.code == code; };
-    if (a.is(0) || (a.got.status >= 502 && !a.is(503) && a.code.empty()))
+    if (a.is(0) || (a.got.status >= 502 && !a.is(503) && !a.is(507) && a.code.empty()))
         return "check the endpoint (s3_options::endpoint, AWS_ENDPOINT_URL), the network and "
                "proxies (https_proxy, no_proxy)";
     if (is("InvalidAccessKeyId"))

@@ -52,7 +52,8 @@ CAIRN_DECL void begun_key::has_upload(const std::string& id) {
 CAIRN_DECL void begun_key::leave_upload() noexcept {
     upload_.clear();
     try {
-        local_.may_have_others(key_);
+        // Others may write to a name without an id.
+        if (has_id(key_)) local_.may_have_others(key_);
     } catch (const std::bad_alloc&) {  // then it must be listed
     }
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -240,7 +241,9 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
     set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(t.least_rate));
     auto const stall = t.stall_timeout.count() != 0 ? t.stall_timeout : options_.stall_timeout;
-    set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall.count()));
+    // What libcurl takes.
+    constexpr std::int64_t longest = 65535;
+    set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::min<std::int64_t>(stall.count(), longest)));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(t.timeout.count()));
     auto const& proxy = r.to.scheme == "https" ? options_.by.https : options_.by.http;
     set(CURLOPT_PROXY, t.past_proxies ? "" : proxy.c_str());

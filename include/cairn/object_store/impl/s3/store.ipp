@@ -325,7 +325,6 @@ CAIRN_DECL bool s3_store::impl::end_uploads(const s3_store& at, const std::strin
         if (all)
             for (auto const& u : *all)
                 if (u.key == key) here.uploads[key].insert(u.id);
-        here.in_doubt.erase(key);
     }
     {
         std::lock_guard const lock(here.m);
@@ -338,6 +337,10 @@ CAIRN_DECL bool s3_store::impl::end_uploads(const s3_store& at, const std::strin
         all = all && ended;
         std::lock_guard const lock(here.m);
         if (ended) here.forget(key, id);
+    }
+    if (all && in_doubt) {
+        std::lock_guard const lock(here.m);
+        here.in_doubt.erase(key);
     }
     return all;
 }
