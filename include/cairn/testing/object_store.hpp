@@ -49,7 +49,8 @@ public:
         expect(std::any_of(all.begin(), all.end(),
                            [](auto const& i) { return i.name == "n4097" && i.size == 4097; }),
                "list does not name an object with its size");
-        expect(cairn::detail::list_finished(s) == all,
+        auto const finished = cairn::detail::list_finished(s);
+        expect(std::is_permutation(finished.begin(), finished.end(), all.begin(), all.end()),
                "list_finished names other objects than list");
     }
     void uncached_reads_give_a_beginning()

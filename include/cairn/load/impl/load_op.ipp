@@ -351,6 +351,7 @@ CAIRN_DECL load_fsm::event load_op::what_next(event e) {
 
 CAIRN_DECL load_fsm::event load_op::look() {
     looked_ = attempt(ranks_->rank(), [&] {
+        heeded_stop const heeded(stop_.get_token());
         if (failures_.empty()) {
             try {
                 parts_.reader->check_unchanged();

@@ -33,7 +33,8 @@ void look_at_files(const any_store& place, std::size_t n, F&& f) {
                              try {
                                  f(i);
                              } catch (const error& e) {
-                                 if (e.code() == make_error_code(errc::concurrent_save)) throw;
+                                 for (auto const code : {errc::concurrent_save, errc::cancelled})
+                                     if (e.code() == make_error_code(code)) throw;
                              }
                          }));
 }

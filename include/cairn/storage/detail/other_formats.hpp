@@ -63,7 +63,7 @@ inline std::optional<checkpoint_format> format_by_name(std::string_view name) {
 inline std::optional<error_context> other_format(any_store& place) {
     std::size_t ranks = 0;
     std::string of_a_rank, deepspeed, safetensors, torch_save;
-    for (auto const& info : place.list()) {
+    for (auto const& info : place.list_finished()) {
         auto const& name = info.name;
         std::string_view const n = name;
         if (is_rank_metadata_name(n)) {

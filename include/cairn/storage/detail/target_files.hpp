@@ -40,9 +40,11 @@ bool succeeds(F&& f) noexcept {
 /// functions.
 class target_files {
 public:
-    /// @param place  Outlives this.
-    target_files(any_store& place, bool sync)
-        : place_(place), sync_(sync), shared_(place.shares_writes()) {}
+    /// @param place    Outlives this.
+    /// @param threads  That write.
+    target_files(any_store& place, bool sync, int threads)
+        : place_(place), sync_(sync), shared_(place.shares_writes()),
+          most_open_(2 * std::max<std::size_t>(32, static_cast<std::size_t>(threads))) {}
 
     /// Whether other ranks can write what this one creates.
     bool are_shared() const noexcept { return shared_; }
@@ -97,7 +99,6 @@ public:
 
 private:
     using handle = any_store::writer;
-    static constexpr std::size_t most_open = 64;
 
     handle begin(const std::string& name, std::uint64_t size, bool own) {
         try {
@@ -138,7 +139,15 @@ private:
 
     void write_bytes(const std::string& name, std::uint64_t at, byte_span b) {
         auto file = opened(name);
-        file->write(at, b);
+        try {
+            file->write(at, b);
+        } catch (...) {
+            std::lock_guard const lock(m_);
+            // Whoever finished it would report that it has failed, not why.
+            if (shared_) open_.erase(name);
+            file.reset();
+            throw;
+        }
         std::lock_guard const lock(m_);
         file.reset();  // whoever finishes it then sees all of this write
     }
@@ -158,19 +167,26 @@ private:
             write_bytes(last.key(), part.offset, part.bytes);
     }
     std::shared_ptr<handle> opened(const std::string& name) {
-        std::lock_guard const lock(m_);
-        if (auto const it = open_.find(name); it != open_.end()) return it->second;
-        if (open_.size() >= most_open)
-            std::erase_if(open_, [this](auto& o) {
-                bool const is_idle = o.second.use_count() == 1;
-                if (is_idle) o.second->finish(sync_);
-                return is_idle;
-            });
-        return open_[name] = std::make_shared<handle>(place_.reopen(name));
+        std::vector<std::shared_ptr<handle>> idle;
+        std::shared_ptr<handle> file;
+        {
+            std::lock_guard const lock(m_);
+            if (auto const it = open_.find(name); it != open_.end()) return it->second;
+            if (open_.size() >= most_open_)
+                std::erase_if(open_, [&](auto& o) {
+                    bool const is_idle = o.second.use_count() == 1;
+                    if (is_idle) idle.push_back(std::move(o.second));
+                    return is_idle;
+                });
+            file = open_[name] = std::make_shared<handle>(place_.reopen(name));
+        }
+        for (auto const& one : idle) one->finish(sync_);  // others write meanwhile
+        return file;
     }
 
     any_store& place_;
     bool sync_, shared_;
+    std::size_t most_open_;
     std::mutex m_{};  ///< Protects the rest.
     std::map<std::string, std::shared_ptr<handle>, std::less<>> open_{};
     std::map<std::string, last_bytes> last_{};

@@ -118,13 +118,13 @@ public:
         else
             place_ = std::make_unique<prefix_place>(base_, id_, me_.save_id, is_file_,
                                                     Format::description());
-        files_.emplace(place_->fresh(), sync_files_);
         running_.reset();
         running_.emplace(me_.save_id);
         signs_.emplace(signs_of_life::clock::now());
         threads_ =
             thread_count_ != 0 ? std::max(1, thread_count_) : threads_per_rank(me_.world_size);
         jobs_.set_size(threads_);
+        files_.emplace(place_->fresh(), sync_files_, threads_);
     }
 
     std::vector<save_plan> prepare_global(std::vector<save_plan> all) override {

@@ -244,16 +244,19 @@ private:
 
     /// Undoes it if others have replaced the target since `now`: theirs is committed.
     void exchange(const std::string& from, const found_target& now) {
-        auto was = now;
         target_.in.exchange(from, target_.name);
+        bool others = false;
         attempt([&] {
-            if (is_file_)
-                was.tag = fresh_.tag(target_.name);
-            else
-                was.objects = fresh_.list();
+            // What is gone may be a relative link, which leads nowhere from here.
+            auto const is_new = [&](auto const& o) {
+                return !is_copied(o) && std::ranges::find(now.objects, o) == now.objects.end();
+            };
+            others = is_file_ ? fresh_.tag(target_.name) != now.tag
+                              : std::ranges::any_of(fresh_.list(), is_new);
         });
-        if (is_same(was, now)) return;
+        if (!others) return;
         target_.in.exchange(from, target_.name);
+        attempt([&] { sync(); });
         throw replaced();
     }
 

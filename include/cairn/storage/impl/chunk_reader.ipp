@@ -351,13 +351,14 @@ struct chunk_reader::state {
 
     /// What is read of a group, for `read_ahead`.
     detail::stretch_of_item stretch(const load_plan& plan, const item_group& g) const {
+        if (g.slice.count != 1) return {g.from.offset, g.from.length, 0, false};
         std::uint64_t wanted = g.from.tensor == nullptr ? g.from.length : 0;
         detail::stored_items stored(meta);
         if (g.from.tensor != nullptr)
             for (auto i : g.items)
                 wanted += detail::read_bytes_of(plan.items[i], stored.of(plan.items[i]).tensor);
         return {g.from.offset, g.from.length, g.from.length - std::min(g.from.length, wanted),
-                g.slice.count == 1};
+                true};
     }
 
     /// Whether several threads may read a chunk.

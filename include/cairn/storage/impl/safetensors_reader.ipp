@@ -58,7 +58,7 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     constexpr std::string_view usual = "model.safetensors",
                                usual_index = "model.safetensors.index.json";
     std::vector<std::string> indices, all;
-    for (auto& info : place.list()) {
+    for (auto& info : place.list_finished()) {
         std::string_view const name = info.name;
         // Hidden ones are no weights, and those below belong to something else.
         if (name.starts_with('.') || name.find('/') != name.npos) continue;

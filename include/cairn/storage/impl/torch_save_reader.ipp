@@ -73,7 +73,7 @@ inline std::string index_of_torch_save_files(any_store& place) {
     std::vector<std::string> names;
     std::vector<object_info> all;
     try {
-        all = place.list();
+        all = place.list_finished();
     } catch (const error& e) {  // there is no such place, or the store cannot list any
         if (e.code() != make_error_code(errc::not_found) &&
             e.code() != make_error_code(errc::unsupported))
