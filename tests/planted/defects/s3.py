@@ -87,7 +87,7 @@ DEFECTS = [
            '(c.method == "POST" && !c.may_fail_late && !PLANTED))',
            by="s3:s3_doubt", wrong="a save fails because of one page of a proxy"),
     Defect("s3-page-without-remedy", "object_store/impl/s3/failure.ipp",
-           "!a.is(503) && a.code.empty()))", "!a.is(503) && a.code.empty() && !PLANTED))",
+           "!a.is(507) && a.code.empty()))", "!a.is(507) && a.code.empty() && !PLANTED))",
            by="s3:s3_doubt", wrong="nobody is told to look at the proxy"),
     Defect("s3-stranger-is-waited-for", CLIENT,
            "if (!again || (is_stranger && !at_first.next())) return a;",
