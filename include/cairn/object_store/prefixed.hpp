@@ -197,7 +197,8 @@ private:
         requires RelocatableStore<Store>
     {
         if (prefix_.empty()) return f(*base_);
-        auto there = std::as_const(*base_).at(prefix_.substr(0, prefix_.size() - 1));
+        auto const id = prefix_.substr(0, prefix_.size() - 1);
+        auto there = std::as_const(*base_).at(id);
         return f(there);
     }
 

@@ -71,11 +71,15 @@ inline constexpr bool all_in_background = (true && ... && in_background<Parts>()
 /// Makes an object that `owner` keeps, besides what it kept before, which the object may refer to.
 template <class T, class... Args>
 T* own(std::shared_ptr<void>& owner, Args&&... args) {
-    auto kept = std::make_shared<std::pair<std::shared_ptr<void>, T>>(
-        std::piecewise_construct, std::forward_as_tuple(std::move(owner)),
-        std::forward_as_tuple(std::forward<Args>(args)...));
-    auto* const object = std::addressof(kept->second);
-    owner = std::move(kept);
+    struct kept {
+        kept(std::shared_ptr<void> b, Args&&... a)
+            : before(std::move(b)), object(std::forward<Args>(a)...) {}
+        std::shared_ptr<void> before;
+        T object;
+    };
+    auto k = std::make_shared<kept>(std::move(owner), std::forward<Args>(args)...);
+    auto* const object = std::addressof(k->object);
+    owner = std::move(k);
     return object;
 }
 /// Makes a part that the caller did not pass, and its erased form; `owner` keeps both.
