@@ -263,7 +263,8 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
                 return unknown;
             }
         };
-        auto const is_url = id.find("://") != id.npos;
+        // One that does not name the first place.
+        auto const is_url = id.find("://") != id.npos && !id.starts_with(parts_.store.describe(""));
         wire_writer w;
         std::string why;
         try {
