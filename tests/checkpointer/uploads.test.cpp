@@ -388,6 +388,18 @@ public:
     auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
     std::string describe(std::string_view n) { return "near://run/" + std::string(n); }
 };
+
+/// What is in it cannot be opened.
+class store_that_is_away : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit store_that_is_away(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    store_that_is_away at(const std::string& id) const { return store_that_is_away(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        if (!n.empty()) throw cairn::error(cairn::errc::io, {.found = "no answer"});
+        return store_.open(n);
+    }
+};
 }  // namespace
 
 /// E.g. a model from elsewhere, where a training begins.
@@ -405,6 +417,10 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_format_is_loaded_from_the_first_pla
             BOOST_TEST(!has(said, "may be removed"), said);
         BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
     }
+    w.assign(3, 0.0f);
+    o.upload->to = cairn::any_store(store_that_is_away(far));
+    (void)cairn::checkpointer(cairn::solo(), near, o).load("base", state);
+    BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {
