@@ -100,6 +100,30 @@ BOOST_AUTO_TEST_CASE(a_save_that_later_ones_overtake_is_older_than_they_are) {
     BOOST_TEST(ids(r).ends_with("step_40"), ids(r));
 }
 
+/// The save that finds it out may have no report.
+BOOST_AUTO_TEST_CASE(a_save_that_fails_leaves_its_warnings_to_the_next) {
+    run r(1);
+    r.base.at("step_9").publish(".metadata", cairn::byte_vector(5), std::nullopt);
+    r.on_ranks([&](rank& me) {
+        auto& mine = *r.controls[0];
+        auto ckpt = me.checkpointer({});
+        auto const warnings = [&](int step) {
+            me.train(step);
+            (void)ckpt.save_now(step, me);
+            auto const report = ckpt.wait();
+            int told = 0;
+            for (auto const& w : report->warnings)
+                if (has(w, "'step_9' is not known")) ++told;
+            return told;
+        };
+        mine.fail(support::thrown::cairn_error);
+        BOOST_CHECK_THROW((void)warnings(1), cairn::error);
+        mine.fail({});
+        BOOST_TEST(warnings(2) == 1);
+        BOOST_TEST(warnings(3) == 0);
+    });
+}
+
 BOOST_AUTO_TEST_CASE(combinations_and_metrics_survive_a_restart) {
     run r(2);
     auto const keep =

@@ -2,11 +2,15 @@
 // Ranks that take long, to copy or to remove: the others wait as long as they advance.
 #include "tiered_run.hpp"
 
+#include <cairn/error.hpp>
+
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -123,6 +127,39 @@ BOOST_AUTO_TEST_CASE(an_update_may_wait_for_a_rank_without_room_longer_than_a_ti
         (void)ckpt.wait();
     });
     BOOST_TEST(r.value_of("step_1") == 1.0f);
+}
+
+/// Rank 1 waits at the next step for rank 0, which cannot let its tensors change. It learns that
+/// after `exchange_timeout`, not when the storage answers again.
+BOOST_AUTO_TEST_CASE(an_update_that_waits_for_hanging_storage_does_not_hold_the_other_ranks) {
+    run r(2);
+    auto& hanging = *r.controls[0];
+    hanging.close();
+    std::atomic<bool> told{false};
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(1), .overlap = true};
+        o.save.exchange_timeout = 1s;
+        o.save.on_unclaimed_error = [](const std::exception_ptr&) {};
+        if (me.number == 0) o.arena = {.budget = 4096, .slab_bytes = 4096};
+        auto ckpt = me.checkpointer(o);
+        many_tensors s{me};
+        if (me.number == 0) s.own.assign(1, std::vector<float>(many_tensors::elements, 1));
+        me.train(1);
+        BOOST_TEST(bool(ckpt.maybe_save(1, s)));
+        if (me.number == 0) BOOST_TEST(hanging.wait_for(1));
+        ckpt.before_update();
+        if (me.number == 0) BOOST_TEST(told.load());
+        me.train(2);
+        auto const is_told = [&](const cairn::error& e) {
+            return me.number == 0 || (e.code() == make_error_code(cairn::errc::timed_out) &&
+                                      has(e.what(), "rank 0 did not arrive"));
+        };
+        BOOST_CHECK_EXCEPTION((void)ckpt.maybe_save(2, s), cairn::error, is_told);
+        if (me.number == 0) return;
+        told = true;
+        hanging.open();
+    });
+    BOOST_TEST(!r.exists("step_2"));
 }
 
 /// Rank 1 waits for a save that has ended there, while rank 0 removes what is not kept, for more

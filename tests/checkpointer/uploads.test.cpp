@@ -2,6 +2,7 @@
 // Two places: each save goes to the first, some are copied to the second, and nothing counts as
 // there before all of it is.
 #include "support/data_files.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/scratch.hpp"
 #include "tiered_run.hpp"
 
@@ -26,6 +27,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -371,18 +373,53 @@ BOOST_AUTO_TEST_CASE(a_path_in_the_first_place_names_the_copy_in_the_second_too)
     BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 
+namespace {
+/// As in a bucket, an id may be a URL.
+class store_with_urls : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit store_with_urls(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    std::string place_id(const std::string& id) const {
+        std::string const mine = "near://run/";
+        return id.starts_with(mine) ? id.substr(mine.size()) : id;
+    }
+    store_with_urls at(const std::string& id) const {
+        return store_with_urls(store_.at(place_id(id)));
+    }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    std::string describe(std::string_view n) { return "near://run/" + std::string(n); }
+};
+
+/// What is in it cannot be opened.
+class store_that_is_away : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit store_that_is_away(cairn::memory_store s) : forwarding_store(std::move(s)) {}
+    store_that_is_away at(const std::string& id) const { return store_that_is_away(store_.at(id)); }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        if (!n.empty()) throw cairn::error(cairn::errc::io, {.found = "no answer"});
+        return store_.open(n);
+    }
+};
+}  // namespace
+
 /// E.g. a model from elsewhere, where a training begins.
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_format_is_loaded_from_the_first_place) {
     cairn::memory_store near, far;
     std::vector<float> w(3, 1.0f);
     cairn::state_dict const state{{"w", w}};
     cairn::save(state, "base", cairn::safetensors_writer(near));
-    w.assign(3, 0.0f);
     cairn::checkpointer_options o{.every = cairn::steps(1)};
     o.upload = cairn::upload_options{.to = cairn::any_store(far)};
-    cairn::checkpointer ckpt(cairn::solo(), near, o);
-    for (auto const& said : ckpt.load("base", state).warnings)
-        BOOST_TEST(!has(said, "may be removed"), said);
+    cairn::checkpointer ckpt(cairn::solo(), store_with_urls(near), o);
+    for (std::string const id : {"base", "near://run/base"}) {
+        w.assign(3, 0.0f);
+        for (auto const& said : ckpt.load(id, state).warnings)
+            BOOST_TEST(!has(said, "may be removed"), said);
+        BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
+    }
+    w.assign(3, 0.0f);
+    o.upload->to = cairn::any_store(store_that_is_away(far));
+    (void)cairn::checkpointer(cairn::solo(), near, o).load("base", state);
     BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 

@@ -2,6 +2,7 @@
 // Between a save and the training that goes on while it copies.
 #include "device_state.hpp"
 
+#include <cairn/activity.hpp>
 #include <cairn/memory/host.hpp>
 #include <cairn/save/detail/overlap_gate.hpp>
 #include <cairn/save/detail/start_save.hpp>
@@ -81,6 +82,31 @@ BOOST_AUTO_TEST_CASE(whoever_waits_for_the_copies_ticks) {
     BOOST_TEST(ticks_of([](overlap_gate& g) { g.await_plan(); }));
     BOOST_TEST(ticks_of([](overlap_gate& g) { g.pass(); }));
     BOOST_TEST(ticks_of([](overlap_gate& g) { g.pass(0); }));  // on any stream
+}
+/// Others must not be told that this rank is at work while its save is stuck.
+BOOST_AUTO_TEST_CASE(whoever_waits_for_a_save_that_is_stuck_ticks_no_more) {
+    using namespace std::chrono_literals;
+    for (bool const begun : {false, true}) {
+        auto const save = std::make_shared<cairn::activity>();
+        if (begun) save->enter("write");
+        std::atomic<int> ticks{0};
+        overlap_gate g(
+            1ms, [&] { ++ticks; }, 200ms);
+        g.works(save);
+        std::thread waits([&] { g.pass(); });
+        std::this_thread::sleep_for(500ms);
+        int const before = ticks;
+        BOOST_TEST(before > 0);
+        std::this_thread::sleep_for(50ms);
+        BOOST_TEST(ticks == before);
+        for (int i = 0; i < 10000 && ticks == before; ++i) {  // it goes on
+            save->enter("write");
+            std::this_thread::sleep_for(1ms);
+        }
+        BOOST_TEST(ticks > before);
+        g.copied();
+        waits.join();
+    }
 }
 
 namespace {

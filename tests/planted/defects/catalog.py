@@ -101,12 +101,19 @@ DEFECTS = [
     Defect("number-drawn-at-the-commit", WRITER,
            "if (!is_coordinator_ || record_.sequence != 0) return;",
            "if (PLANTED || !is_coordinator_ || record_.sequence != 0) return;",
-           more=(("auto warnings = std::exchange(warnings_, {});",
-                  "if (PLANTED && record_.sequence == 0) "
-                  "record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());\n"
-                  "    auto warnings = std::exchange(warnings_, {});"),),
+           more=(("std::vector<std::string> warnings; catalog_->note_save(id_, save_id_);",
+                  "std::vector<std::string> warnings;\n"
+                  "    if (PLANTED && record_.sequence == 0) "
+                  "record_.sequence = catalog_->next_sequence(root_, warnings, activity_.get());\n"
+                  "    catalog_->note_save(id_, save_id_);"),),
            by="checkpointer:checkpointer_keep",
            wrong="a coordinator that was cut off removes what the others have saved without it"),
+    Defect("warnings-of-a-failed-save-lost", WRITER,
+           "catalog_->note_warnings(std::move(warnings));  // this save may fail",
+           "catalog_->note_warnings(std::move(warnings));\n"
+           "    if (PLANTED && record_.step == 1) (void)catalog_->take_warnings();",
+           by="checkpointer:checkpointer_keep",
+           wrong="nobody learns that the order of checkpoints is not known"),
     Defect("one-rank-decides-what-is-whole", RECOVERY,
            "if (!p) {", "if (!p || (PLANTED && rank != 0)) {",
            by="checkpointer catalog", wrong="a checkpoint that one rank cannot read is chosen"),

@@ -76,6 +76,9 @@ public:
     CAIRN_DECL std::uint64_t next_sequence(const any_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
+    /// Keeps what the next save that commits has to say.
+    CAIRN_DECL void note_warnings(std::vector<std::string> warnings);
+    CAIRN_DECL std::vector<std::string> take_warnings();
     /// Removes what is not kept; the first time also what was left by others. See `detail::retain`.
     /// @return Warnings about what could not be done.
     CAIRN_DECL std::vector<std::string> retain(const any_store& root, const std::string& own,
@@ -97,6 +100,7 @@ private:
     std::mutex m_{};
     run_memory run_{};
     std::uint64_t highest_ = 0;
+    std::vector<std::string> warnings_{};  ///< Not told yet.
 };
 
 /// A `torch_writer` that records its commits, and removes old checkpoints after them.
@@ -164,7 +168,6 @@ private:
     checkpoint_id id_{};
     std::string save_id_{};
     bool is_coordinator_ = false;
-    std::vector<std::string> warnings_{};  ///< Of the number.
 };
 static_assert(ReleasingWriter<recording_writer> && NamingWriter<recording_writer>);
 

@@ -120,7 +120,19 @@ CAIRN_DECL error run_catalog::no_higher_number(const any_store& root) const {
             {.file = place.describe(is_there ? metadata_name : "."),
              .expected = "a number in the order of commits below 2^62",
              .found = std::to_string(highest_) + ", which no run reaches",
-             .remedy = "remove the checkpoint that has it, or save to another place"}};
+             .remedy = "remove the checkpoint that has it, here or where it is uploaded to, and "
+                       "start the run again"}};
+}
+
+CAIRN_DECL void run_catalog::note_warnings(std::vector<std::string> warnings) {
+    std::lock_guard const lock(m_);
+    for (auto& w : warnings)
+        if (std::find(warnings_.begin(), warnings_.end(), w) == warnings_.end())
+            warnings_.push_back(std::move(w));
+}
+CAIRN_DECL std::vector<std::string> run_catalog::take_warnings() {
+    std::lock_guard const lock(m_);
+    return std::exchange(warnings_, {});
 }
 
 CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
@@ -137,7 +149,9 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
 /// saved without it.
 CAIRN_DECL void recording_writer::take_number() {
     if (!is_coordinator_ || record_.sequence != 0) return;
-    record_.sequence = catalog_->next_sequence(root_, warnings_, activity_.get());
+    std::vector<std::string> warnings;
+    record_.sequence = catalog_->next_sequence(root_, warnings, activity_.get());
+    catalog_->note_warnings(std::move(warnings));  // this save may fail
     record_.committed = std::chrono::duration_cast<std::chrono::milliseconds>(
                             std::chrono::system_clock::now().time_since_epoch())
                             .count();
@@ -165,7 +179,7 @@ CAIRN_DECL void run_catalog::list_records(const any_store& root) noexcept {
 }
 
 CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_result> done) {
-    auto warnings = std::exchange(warnings_, {});
+    std::vector<std::string> warnings;
     catalog_->note_save(id_, save_id_);
     if (part_) {
         part_->record = record_;
@@ -181,6 +195,7 @@ CAIRN_DECL void recording_writer::finish(const metadata& m, completion<commit_re
     // It completes inside the call.
     auto result = await_completion<commit_result>(
         [&](auto then) { inner_.finish(m, record_, std::move(then)); });
+    for (auto& w : catalog_->take_warnings()) result.warnings.push_back(std::move(w));
     for (auto& w : warnings) result.warnings.push_back(std::move(w));
     done(std::move(result));
 }

@@ -147,8 +147,12 @@ CAIRN_DECL void checkpointer_core::begin(std::int64_t step, const make_state& ma
         auto const staged = std::make_shared<std::promise<pending_save>>();
         auto const tick = [shown = activity_] { shown->advance(); };
         checkpointer_parts const more{
-            parts_.spaces, parts_.sinks, std::make_shared<overlap_gate>(pulse(), tick),
-            plans_.slot(), parts_.names, upload.ended};
+            parts_.spaces,
+            parts_.sinks,
+            std::make_shared<overlap_gate>(pulse(), tick, options_.save.exchange_timeout),
+            plans_.slot(),
+            parts_.names,
+            upload.ended};
         // A handler may be destroyed without being called: nothing may wait for it.
         std::shared_ptr<overlap_gate> const told(
             more.gate.get(), [owner = more.gate](overlap_gate* gate) {

@@ -15,6 +15,7 @@
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/other_formats.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -263,13 +264,17 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
                 return unknown;
             }
         };
-        auto const is_url = id.find("://") != id.npos;
+        // One that does not name the first place.
+        auto const is_url = id.find("://") != id.npos && !id.starts_with(parts_.store.describe(""));
         wire_writer w;
         std::string why;
         try {
             auto place = parts_.store.at(in_tier(0, id));
-            // In the first place there may also be a checkpoint of another format.
-            w.u8(!exists(place, metadata_name) && (is_url || is_uploaded(true)) ? 1 : 0);
+            // In the first place there may also be a checkpoint of another format, for which no
+            // second place that is away is needed.
+            w.u8(!exists(place, metadata_name) && (is_url || is_uploaded(!other_format(place)))
+                     ? 1
+                     : 0);
         } catch (const error& e) {
             if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)) throw;
             w.u8(1);

@@ -2,6 +2,8 @@
 #ifndef CAIRN_SAVE_DETAIL_OVERLAP_GATE_HPP
 #define CAIRN_SAVE_DETAIL_OVERLAP_GATE_HPP
 
+#include <cairn/activity.hpp>
+#include <cairn/comm/deadline.hpp>
 #include <cairn/verb/detail/state_devices.hpp>
 
 #include <chrono>
@@ -19,12 +21,19 @@ namespace cairn::detail {
 /// only after that, because only then is it known that its copies are of one step.
 class overlap_gate {
 public:
-    /// @param tick  Called once in each period by whoever waits.
+    /// @param tick       Called once in each period by whoever waits, while the save advances.
+    /// @param most_idle  How long a save that advances may show no progress.
     explicit overlap_gate(
         std::chrono::milliseconds period = std::chrono::seconds(1),
-        std::function<void()> tick = [] {})
-        : period_(period), tick_(std::move(tick)) {}
+        std::function<void()> tick = [] {}, std::chrono::milliseconds most_idle = no_timeout)
+        : period_(period), tick_(std::move(tick)), most_idle_(most_idle),
+          begins_by_(deadline_after(most_idle)) {}
 
+    /// Called by the save, before it begins.
+    void works(std::shared_ptr<const activity> save) {
+        std::lock_guard const lock(m_);
+        save_ = std::move(save);
+    }
     /// Called by the save, when all copies are enqueued and nothing else reads the tensors.
     void enqueued(std::shared_ptr<state_devices> on) {
         std::lock_guard const lock(m_);
@@ -106,7 +115,13 @@ public:
 private:
     template <class F>
     void wait(std::unique_lock<std::mutex>& lock, F until) {
-        while (!changed_.wait_for(lock, period_, until)) tick_();
+        while (!changed_.wait_for(lock, period_, until))
+            if (advances()) tick_();
+    }
+    /// Ranks that wait for this one must learn that its storage hangs.
+    bool advances() const {
+        auto const now = save_ ? save_->read() : activity::snapshot{};
+        return now.phase.empty() ? activity::clock::now() < begins_by_ : now.idle < most_idle_;
     }
     void open(std::unique_lock<std::mutex> lock) {
         passed_ = true;
@@ -117,6 +132,9 @@ private:
 
     std::chrono::milliseconds period_;
     std::function<void()> tick_;
+    std::chrono::milliseconds most_idle_;
+    deadline begins_by_;
+    std::shared_ptr<const activity> save_{};
     mutable std::mutex m_{};
     std::condition_variable changed_{};
     std::shared_ptr<state_devices> queues_{};

@@ -29,6 +29,7 @@ CAIRN_DECL save_op::save_op(surroundings in, std::shared_ptr<const flattened_or_
       state_(std::move(state)), id_(std::move(id)), options_(std::move(options)),
       parts_(std::move(parts)), on_staged_(std::move(staged)), plans_(parts_.plans) {
     if (!parts_.devices) parts_.devices = no_memory_spaces(state_->leaves());
+    if (parts_.gate) parts_.gate->works(clock_.activity());
 }
 
 CAIRN_DECL save_op::~save_op() {
