@@ -91,10 +91,10 @@ BOOST_AUTO_TEST_CASE(whoever_waits_for_a_save_that_is_stuck_ticks_no_more) {
         if (begun) save->enter("write");
         std::atomic<int> ticks{0};
         overlap_gate g(
-            1ms, [&] { ++ticks; }, 200ms);
+            1ms, [&] { ++ticks; }, 1s);
         g.works(save);
         std::thread waits([&] { g.pass(); });
-        std::this_thread::sleep_for(500ms);
+        std::this_thread::sleep_for(1500ms);
         int const before = ticks;
         BOOST_TEST(before > 0);
         std::this_thread::sleep_for(50ms);

@@ -202,7 +202,7 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
     constexpr std::size_t most_removals = 32;
     // Another run may remove what makes a checkpoint dispensable: an attempt of this job that was
     // cut off and comes back after hours, for example.
-    constexpr std::chrono::minutes longest_view{1};
+    cairn::activity::clock::duration longest_view = std::chrono::minutes(1);
     std::vector<std::string> warnings;
     // @return whether there were no warnings
     auto const attempt = [&](const std::string& what, auto&& f) {
@@ -222,6 +222,7 @@ CAIRN_DECL std::vector<std::string> retain(any_store root, const retention& keep
         auto const now = cairn::activity::clock::now();
         found = find_places(root, activity, &run.known);
         seen = now;
+        longest_view = std::max(longest_view, 2 * (cairn::activity::clock::now() - now));
     };
     try {
         look();

@@ -265,7 +265,8 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
             }
         };
         // One that does not name the first place.
-        auto const is_url = id.find("://") != id.npos && !id.starts_with(parts_.store.describe(""));
+        auto const first = parts_.store.describe("");
+        auto const is_url = id.find("://") != id.npos && (first.empty() || !id.starts_with(first));
         wire_writer w;
         std::string why;
         try {

@@ -230,6 +230,7 @@ CAIRN_DECL void save_op::tell_staged() {
 /// Continues once training has waited for the copies.
 CAIRN_DECL void save_op::await_update() {
     if (results_.failure || !parts_.gate) return go_on();
+    if (writes_tensors_ && unwritten_ == 0) all_written();  // there was no memory to post it
     try {
         parts_.gate->when_passed(
             [self = shared_from_this()] { resume_on<&save_op::go_on>(self->in_.executor, self); });
