@@ -168,6 +168,7 @@ BOOST_AUTO_TEST_CASE(each_handle_that_has_written_is_finished) {
     cairn::safetensors_writer_options o;
     o.max_file_size = 1;
     o.sync_files = false;
+    o.thread_count = 4;
     for (int const ranks : {1, 2}) {
         support::scratch s;
         auto const all = std::make_shared<handles>();

@@ -85,6 +85,19 @@ BOOST_AUTO_TEST_SUITE(replaced_exports)
 
 using namespace safetensors_exports;
 
+/// From where what is replaced lies for a moment, it leads nowhere.
+BOOST_AUTO_TEST_CASE(weights_that_a_relative_link_names_may_be_replaced) {
+    directory_with_files d;
+    fs::create_directory(d.s.dir / "base");
+    fs::rename(d.s.dir / "m/model.safetensors", d.s.dir / "base/model.safetensors");
+    fs::create_symlink("../base/model.safetensors", d.s.dir / "m/model.safetensors");
+    auto const before = content_of(d.s.dir / "base/model.safetensors");
+    save_on(d.files, many_kinds(held::rows), 1, "m", {}, 5);
+    BOOST_TEST(!fs::is_symlink(d.s.dir / "m/model.safetensors"));
+    BOOST_CHECK(content_of(d.s.dir / "base/model.safetensors") == before);
+    BOOST_CHECK(content_of(d.s.dir / "m/model.safetensors") != before);
+}
+
 BOOST_AUTO_TEST_CASE(files_beside_the_weights_may_grow_come_and_go_while_an_export_is_written) {
     support::scratch s;
     cairn::file_store const files(s.dir);

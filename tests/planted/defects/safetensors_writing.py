@@ -122,6 +122,12 @@ DEFECTS = [
     Defect("added-files-show-no-activity", WRITER,
            "read(at, into); if (me_.activity)", "read(at, into); if (me_.activity && !PLANTED)",
            by=WRITES, wrong="ranks time out while the coordinator adds a large file"),
+    Defect("dead-link-is-another-export", "storage/detail/working_place.hpp",
+           ": std::ranges::any_of(fresh_.list(), is_new);",
+           ": std::ranges::any_of(fresh_.list(), is_new) ||\n"
+           "                  (PLANTED && fresh_.list().size() < now.objects.size());",
+           by="storage:replaced_exports",
+           wrong="an export over weights that are a link always fails"),
     Defect("handles-end-unfinished", FILES,
            "if (is_idle) idle", "if (is_idle && !PLANTED) idle",
            by=WRITES, wrong="an error that close reports is lost, and so are bytes of an export"),

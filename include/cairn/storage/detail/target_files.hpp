@@ -44,7 +44,7 @@ public:
     /// @param threads  That write.
     target_files(any_store& place, bool sync, int threads)
         : place_(place), sync_(sync), shared_(place.shares_writes()),
-          most_open_(2 * std::max<std::size_t>(32, static_cast<std::size_t>(threads))) {}
+          most_open_(32 + static_cast<std::size_t>(std::max(32, threads))) {}
 
     /// Whether other ranks can write what this one creates.
     bool are_shared() const noexcept { return shared_; }

@@ -84,7 +84,7 @@ struct checkpoint_reader::state {
     }
     bool may_have_files() {
         try {
-            (void)(id.empty() ? store : store.at(id)).list();
+            (void)(id.empty() ? store : store.at(id)).list_finished();
             return true;
         } catch (const error& e) {  // there is no such place, or the store cannot list any
             return e.code() == make_error_code(errc::unsupported);

@@ -53,7 +53,8 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::get() {
     {
         std::lock_guard const lock(s.m);
         // Each of many removals at the end of a failed save would wait for a service that is away.
-        if (s.failure && !s.looking && !s.holds(now) && now < s.next_try)
+        if (s.failure && !s.looking && !s.holds(now) && s.next_try - after_failure <= now &&
+            now < s.next_try)
             std::rethrow_exception(s.failure);
         bool const is_due = !s.current || (s.current->expires && s.next_try <= now &&
                                            *s.current->expires - early <= now);

@@ -82,9 +82,7 @@ CAIRN_DECL bool upload::end() noexcept {
         sent_.wait(lock, [this] { return under_way_ == 0; });
     }
     if (finished_ || id_.empty()) return true;
-    if (!abort(id_)) return false;
-    id_.clear();
-    return true;
+    return abort(std::exchange(id_, {}));  // once, whatever it says
 }
 
 CAIRN_DECL std::uint64_t upload::length_of(std::size_t n) const noexcept {
