@@ -17,6 +17,15 @@
 
 namespace cairn::detail {
 
+/// A rank's encoded local plan, in the message that it arrived with. The bytes before it, the
+/// numbers of its values, are not used again.
+struct local_message {
+    std::vector<std::byte> bytes{};
+    std::size_t begin = 0;  ///< Of the plan, which ends with the message.
+
+    std::span<const std::byte> plan() const { return std::span(bytes).subspan(begin); }
+};
+
 /// The joint plan of all ranks: on the coordinator, of one save or of several in a row.
 struct joint_plan {
     std::optional<plan_table> table{};    ///< Borrows `locals`. Otherwise:
@@ -24,8 +33,7 @@ struct joint_plan {
     metadata meta{};                      ///< without locations.
     std::vector<stored_amount> stored{};  ///< By each rank, if the writer names files by it.
     replica_table replicas{};
-    /// The local plans that it was made of, encoded, without the numbers of values.
-    std::vector<std::vector<std::byte>> locals{};
+    std::vector<local_message> locals{};  ///< The plans that it was made of; see `kept_plan`.
     /// For later saves: for each rank, and each value of its local plan, the number of its name.
     std::vector<std::vector<std::uint32_t>> values{};
 };

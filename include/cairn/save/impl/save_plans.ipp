@@ -59,7 +59,7 @@ CAIRN_DECL std::vector<std::byte> save_plans::send_local(save_plan local,
 CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& planner,
                                  erased_storage_writer& writer, const save_options& options) {
     auto const ranks = told.size();
-    std::vector<std::vector<std::byte>> locals(ranks);  // empty: unchanged
+    std::vector<local_message> locals(ranks);  // empty: unchanged
     values_by_rank values(ranks);
     sources_by_rank sources(ranks);
     bool all_unchanged = true;
@@ -68,10 +68,9 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
         auto const what = static_cast<told_plan>(r.u8());
         values[rank] = get_value_numbers(r);
         sources[rank] = get_item_sources(r);
-        if (what == told_plan::whole && r.left() != 0) {
-            auto const before = static_cast<std::ptrdiff_t>(r.position());
-            auto& local = locals[rank] = std::move(told[rank].payload);
-            local.erase(local.begin(), local.begin() + before);
+        if (what == told_plan::whole) {
+            locals[rank].begin = r.position();
+            locals[rank].bytes = std::move(told[rank].payload);
             all_unchanged = false;
         } else if (what != told_plan::unchanged || offer().empty() || r.left() != 0) {
             wire_reader::fail("neither a plan nor one that is unchanged");
@@ -88,12 +87,16 @@ CAIRN_DECL void save_plans::join(std::span<outcome> told, erased_save_planner& p
     joint_ = made_ = std::make_shared<joint_plan>();
     std::size_t bytes = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-        if (locals[rank].empty()) locals[rank] = kept_->joint->locals.at(rank);
-        bytes += locals[rank].size();
+        if (locals[rank].bytes.empty()) {
+            auto const kept = kept_->joint->locals.at(rank).plan();
+            locals[rank] = {{kept.begin(), kept.end()}, 0};
+        }
+        bytes += locals[rank].plan().size();
     }
     made_->locals = std::move(locals);
     plan_table t(bytes);
-    for (std::size_t rank = 0; rank < ranks; ++rank) t.add(made_->locals[rank], values[rank]);
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+        t.add(made_->locals[rank].plan(), values[rank]);
     t.number_items();
     made_->replicas = replica_table(t, options);
     keeps_ = slot_ && key_ && writer.names_files();
@@ -142,7 +145,7 @@ CAIRN_DECL void save_plans::make_plans(const plan_table& t, bool joined,
                                        erased_storage_writer& writer) {
     auto& to = *made_;
     for (std::size_t rank = 0; rank < values.size(); ++rank) {
-        to.plans.push_back(decode_save_plan(to.locals[rank]));
+        to.plans.push_back(decode_save_plan(to.locals[rank].plan()));
         give_value_numbers(to.plans.back(), values[rank]);
     }
     if (joined) {
