@@ -57,6 +57,10 @@ public:
     void remove_trials() {
         if (!dry_run_) place_.remove_trials();
     }
+    /// What is not listed has no line.
+    void end_uploads(std::string_view name) {
+        if (!dry_run_) place_.end_uploads(name);
+    }
     std::size_t requests_in_flight() const { return place_.requests_in_flight(); }
     /// Threads: several.
     void remove(std::string_view name) {
