@@ -22,7 +22,8 @@ struct credential_source::state {
     std::shared_ptr<const s3_credentials> current{};
     bool looking = false;
     std::uint64_t rounds = 0;
-    std::exception_ptr failure{};  ///< Of the last round.
+    std::exception_ptr failure{};  ///< Of the last round, which ended then:
+    std::chrono::system_clock::time_point looked{};
     std::chrono::system_clock::time_point next_try{};
 
     bool holds(std::chrono::system_clock::time_point now) const {
@@ -53,8 +54,8 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::get() {
     {
         std::lock_guard const lock(s.m);
         // Each of many removals at the end of a failed save would wait for a service that is away.
-        if (s.failure && !s.looking && !s.holds(now) && s.next_try - after_failure <= now &&
-            now < s.next_try)
+        bool const has_just_looked = s.looked <= now && now < s.looked + after_failure;
+        if (s.failure && !s.looking && !s.holds(now) && has_just_looked)
             std::rethrow_exception(s.failure);
         bool const is_due = !s.current || (s.current->expires && s.next_try <= now &&
                                            *s.current->expires - early <= now);
@@ -98,7 +99,8 @@ CAIRN_DECL std::shared_ptr<const s3_credentials> credential_source::find(state& 
         if (found) s.current = std::move(found);
         s.failure = failure;
         // What is found may expire at once by this host's clock: the service decides.
-        s.next_try = now + (!failure || s.holds(now) ? between_attempts : after_failure);
+        s.next_try = !failure || s.holds(now) ? now + between_attempts : now;
+        s.looked = now;
         s.looking = false;
         ++s.rounds;
         s.done.notify_all();
