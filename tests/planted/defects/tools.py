@@ -212,4 +212,8 @@ DEFECTS = [
            "if ((again || left() == 0) && code_ == 0)",
            "if ((again || left() == 0 || PLANTED) && code_ == 0)",
            by="launch", wrong="a preempted job whose ranks have saved and returned 0 has failed"),
+    Defect("any-second-signal-kills", "tools/launch.cpp",
+           "signal == SIGINT || signal == SIGQUIT;",
+           "signal == SIGINT || signal == SIGQUIT || PLANTED;",
+           by="launch", wrong="a terminal that closes, which sends two SIGHUP, kills ranks that save"),
 ]
