@@ -380,8 +380,8 @@ private:
 /// not before; a failure of any call on any rank is one error on all ranks and damages no earlier
 /// checkpoint, unless `finish` took effect: then the save succeeds.
 ///
-/// Not checked: when a ReleasingWriter says that items are released, and what a reader declares with
-/// `checksum`, `items_stay_local` and `divides_chunks`.
+/// Not checked: when a ReleasingWriter says that items are released, and what a reader declares
+/// with `checksum`, `items_stay_local` and `divides_chunks`.
 ///
 ///     struct my_place {
 ///         std::string id() { return ...; }         // the checkpoint that is written and read
