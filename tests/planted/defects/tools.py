@@ -215,5 +215,5 @@ DEFECTS = [
     Defect("any-second-signal-kills", "tools/launch.cpp",
            "signal == SIGINT || signal == SIGQUIT;",
            "signal == SIGINT || signal == SIGQUIT || PLANTED;",
-           by="launch", wrong="a terminal that closes sends two SIGHUP, which kill ranks that save"),
+           by="launch", wrong="a terminal that closes kills ranks that save"),
 ]
