@@ -52,9 +52,8 @@ struct store_settings {
 template <class Options>
 void check_waits(Options& o, const char* of) {
     if (o.connect_timeout.count() <= 0 || o.stall_timeout.count() <= 0 || o.retry_for.count() < 0)
-        throw error(
-            errc::invalid_argument,
-            {.expected = std::string(of) + " with timeouts above 0", .found = "one that is not"});
+        throw error(errc::invalid_argument, {.expected = std::string(of) + " with timeouts above 0",
+                                             .found = "one that is not"});
     constexpr std::chrono::hours longest{20 * 24};
     auto const shorten = [&](auto& t) { t = std::min(t, std::decay_t<decltype(t)>(longest)); };
     shorten(o.connect_timeout);
