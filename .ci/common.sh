@@ -111,9 +111,15 @@ fetch_nccl() { # PACKAGE
 
 # As many compilers at once as there are cores, and 1.5 GB of memory for each.
 jobs_here() {
-    local cores memory
+    local cores memory limit of=/sys/fs/cgroup
     cores=$(nproc)
     memory=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
+    # A container may have less. What its limit counts of the cache of files can be reclaimed.
+    if limit=$(cat $of/memory.max 2>/dev/null) && [ "$limit" != max ]; then
+        limit=$((limit - $(cat $of/memory.current) + $(awk '/^inactive_file / { print $2 }' $of/memory.stat)))
+        limit=$((limit / 1536000000))
+        memory=$((limit < memory ? limit : memory))
+    fi
     echo $((memory < 1 ? 1 : memory < cores ? memory : cores))
 }
 

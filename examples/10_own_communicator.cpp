@@ -38,7 +38,12 @@ int main() {
     std::deque<shared_world> worlds;
     for (int i = 0; i < 40; ++i) worlds.emplace_back(world_size);
     for (int rank = 0; rank < world_size; ++rank) {
-        if (::fork() != 0) continue;
+        auto const child = ::fork();
+        if (child < 0) {
+            std::perror("fork");
+            return 1;
+        }
+        if (child > 0) continue;
         int code = 1;
         try {
             code = run(rank, worlds);

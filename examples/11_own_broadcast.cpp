@@ -61,7 +61,12 @@ int main() {
     constexpr int size = 3;
     std::filesystem::remove_all("ckpt/store");
     for (int rank = 0; rank < size; ++rank) {
-        if (::fork() != 0) continue;
+        auto const child = ::fork();
+        if (child < 0) {
+            std::perror("fork");
+            return 1;
+        }
+        if (child > 0) continue;
         int code = 1;
         try {
             key_value_store store("ckpt/store");

@@ -3,7 +3,7 @@
 // llm.c's, where all parameters are one array and each kind has one tensor for all layers, and
 // a tensor-parallel one's, of which each rank has some rows of outputs × inputs.
 //
-//     17_gpt2 [DIRECTORY]     what save_pretrained() wrote for GPT2LMHeadModel; else a small model
+//     17_gpt2 [DIRECTORY]     what save_pretrained() wrote for GPT2LMHeadModel, or a small model
 //
 // llm.c's is exported again, to ckpt/gpt2_exported, as transformers loads it.
 #include <cairn/cairn.hpp>

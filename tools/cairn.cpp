@@ -151,8 +151,10 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"dcp", "safetensors", "torch"}));
     convert->add_flag("--skip-values", conversion.skip_values,
                       "leave out what safetensors does not have");
-    convert->add_option("--max-file-size", conversion.max_file_size,
-                        "bytes of elements in a file of safetensors (default 5 GB)");
+    convert
+        ->add_option("--max-file-size", conversion.max_file_size,
+                     "bytes of elements in a file of safetensors (default 5 GB)")
+        ->check(CLI::PositiveNumber);  // CLI11 makes 2^64 - 1 of -1
     convert
         ->add_option("--prefer", conversion.prefer,
                      "of the names of a tied weight, safetensors gets the first that matches")
@@ -203,10 +205,15 @@ int main(int argc, char** argv) {
         std::cerr << "cairn: there is no subcommand '" << argv[1] << "' (see cairn --help)\n";
         return tool::could_not_run;
     }
+    auto const printed = [](int code) {
+        if (std::cout.flush()) return code;
+        std::cerr << "cairn: standard output was closed or is full\n";
+        return static_cast<int>(tool::could_not_run);
+    };
     try {
         app.parse(static_cast<int>(own), argv);
     } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
+        return printed(app.exit(e));
     } catch (const CLI::ParseError& e) {
         std::cerr << "cairn: " << e.what() << " (see cairn --help)\n";
         return tool::could_not_run;
@@ -215,7 +222,7 @@ int main(int argc, char** argv) {
     launch.command.insert(launch.command.end(), argv + own, argv + argc);
     if (reshard->parsed()) conversion.format = "dcp";
     try {
-        int const code = [&] {
+        return printed([&] {
             if (ls->parsed()) return tool::ls(a, json, map);
             if (cat->parsed()) return tool::cat(a, fqn, raw);
             if (verify->parsed()) return tool::verify(a);
@@ -226,9 +233,7 @@ int main(int argc, char** argv) {
             if (map_command->parsed()) return tool::map(map, a);
             if (start->parsed()) return tool::launch(launch);
             return tool::convert(conversion);
-        }();
-        if (std::cout.flush()) return code;
-        std::cerr << "cairn: standard output was closed or is full\n";
+        }());
     } catch (const std::bad_alloc&) {
         std::cerr << "cairn: out of memory\n";
     } catch (const std::exception& e) {

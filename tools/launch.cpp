@@ -245,11 +245,13 @@ private:
                 ::raise(SIGSTOP);  // until it is continued
                 end_rest(SIGCONT);
             } else {
-                // The first signal is forwarded: ranks that then all return 0 have done what it
-                // asked for. The second one kills.
-                bool const again = asked_++ > 0;
+                // Forwarded: ranks that then all return 0 have done what it asked for. The second
+                // one that is typed kills; others may be sent twice at once, e.g. SIGHUP when a
+                // terminal closes, or SIGTERM and SIGHUP.
+                bool const typed = signal == SIGINT || signal == SIGQUIT;
+                bool const again = typed && typed_++ > 0;
                 if ((again || left() == 0) && code_ == 0) code_ = 128 + signal;
-                if (left() == 0 || asked_ > 2) ::_exit(code_);  // only output is pending
+                if (left() == 0 || typed_ > 2) ::_exit(code_);  // only output is pending
                 forwarded_ = again ? SIGKILL : signal;
                 end_rest(forwarded_);
             }
@@ -347,7 +349,7 @@ private:
     std::deque<output> outputs_{};  ///< For standard output and standard error, or both.
     std::deque<process> processes_{};
     std::vector<std::shared_ptr<rank_stream>> streams_{};
-    int asked_ = 0, forwarded_ = 0;
+    int typed_ = 0, forwarded_ = 0;
     int reset_ = 0;         ///< A signal that the ranks do not ignore as this process does.
     sigset_t inherited_{};  ///< The signals that were blocked when the launcher started.
     bool told_ = false;

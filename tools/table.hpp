@@ -2,13 +2,14 @@
 #ifndef CAIRN_TOOLS_TABLE_HPP
 #define CAIRN_TOOLS_TABLE_HPP
 
+#include <cairn/printable.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
 #include <iostream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,6 @@ inline std::string short_number(double d) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.6g", d);
     return text.data();
-}
-
-/// Returns how many characters a text in UTF-8 has.
-inline std::size_t characters(std::string_view s) {
-    return static_cast<std::size_t>(
-        std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 /// Lines whose columns are as wide as their widest cell, within reason.
@@ -41,13 +36,13 @@ public:
             for (std::size_t i = 0; i < l.size(); ++i) {
                 if (i == widths.size()) widths.push_back(0);
                 if (is_text(l, i)) continue;
-                if (auto const n = characters(l[i]); n <= widest)
+                if (auto const n = cairn::terminal_columns(l[i]); n <= widest)
                     widths[i] = std::max(widths[i], n);
             }
         for (auto const& l : lines_) {
             std::string text;
             for (std::size_t i = 0; i < l.size(); ++i) {
-                auto const n = characters(l[i]);
+                auto const n = cairn::terminal_columns(l[i]);
                 std::string const space(widths[i] > n && !is_text(l, i) ? widths[i] - n : 0, ' ');
                 text += (i == 0 ? "" : "  ") + (i < left_ ? l[i] + space : space + l[i]);
             }

@@ -81,6 +81,16 @@ struct deadline_blind : cairn::archetype::communicator {
         communicator::broadcast(std::move(m), root, cairn::no_deadline, std::move(done));
     }
 };
+/// After a root out of range, every later call fails with errc::poisoned, whatever its arguments.
+struct poisoned_first : cairn::archetype::communicator {
+    using communicator::communicator;
+    void broadcast(message m, int root, cairn::deadline d, cairn::completion<message> done) {
+        if (poisoned_) return done.fail(std::make_exception_ptr(cairn::error(errc::poisoned, {})));
+        poisoned_ = root < 0 || root >= size();
+        communicator::broadcast(std::move(m), root, d, std::move(done));
+    }
+    bool poisoned_ = false;
+};
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(solo_keeps_its_word) {
@@ -104,6 +114,11 @@ BOOST_AUTO_TEST_CASE(the_archetypes_keep_their_word) {
         3, [](auto m) { return cairn::archetype::communicator(std::move(m)); }, 1024));
     check_none(suite_on_threads(
         3, [](auto m) { return cairn::archetype::background_communicator(std::move(m)); }, 1024));
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_accepts_a_group_that_looks_first_whether_it_is_poisoned) {
+    check_none(suite_on_threads(
+        2, [](auto m) { return poisoned_first(std::move(m)); }, 100));
 }
 
 /// The suite finds what breaks a promise, and says which.

@@ -135,6 +135,31 @@ BOOST_AUTO_TEST_CASE(the_archetype_keeps_its_word) {
     })));
 }
 
+namespace {
+
+/// Waits without end for ranks that do not call.
+struct endless_plane : cairn::archetype::data_plane {
+    using data_plane::data_plane;
+    void broadcast(cairn::memory_span m, int root, cairn::deadline,
+                   cairn::completion<cairn::done_t>&& done) {
+        data_plane::broadcast(m, root, cairn::no_deadline, std::move(done));
+    }
+};
+static_assert(cairn::DataPlane<endless_plane>);
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_check_of_deadlines_finds_a_plane_that_ignores_them) {
+    support::many_thread_groups groups(3);
+    auto const found = support::try_on_threads(3, [&](int r) {
+        endless_plane p(groups.next(r));
+        cairn::archetype::data_plane between(groups.next(r));
+        cairn::testing::check_late_root(
+            p, [&] { cairn::testing::detail::meet(between); }, 200ms);
+    });
+    for (int r : {0, 1}) BOOST_TEST(bool(found[static_cast<std::size_t>(r)]), "rank " << r);
+}
+
 /// A long broadcast has more time than its deadline says, as long as its pieces arrive.
 BOOST_AUTO_TEST_CASE(a_broadcast_is_waited_for_as_long_as_pieces_arrive) {
     BOOST_CHECK_NO_THROW(cairn::run_ranks(2, [](thread_group::member& m) {

@@ -299,6 +299,16 @@ def signals():
     check("one Ctrl-C is passed on", p.poll() is None)
     p.send_signal(signal.SIGINT)
     check("two mean it", ended(p) == 128 + signal.SIGINT)
+    for first, second in (("HUP", "HUP"), ("TERM", "HUP")):
+        p = start(2, "trap 'echo asked; sleep 1; echo saved; exit 0' HUP TERM; echo ready; "
+                     "while :; do sleep 0.05; done")
+        read_until(p, b"ready\n", times=2)
+        p.send_signal(getattr(signal, "SIG" + first))
+        out = read_until(p, b"asked\n", times=2)
+        p.send_signal(getattr(signal, "SIG" + second))
+        out += p.stdout.read()
+        check(f"SIG{second} after SIG{first} leaves the ranks time to save",
+              ended(p) == 0 and out.count(b"saved") == 2, (p.returncode, out))
     p = start(2, "[ $CAIRN_RANK != 0 ] || trap '' TERM; echo ready; "
                  "while :; do sleep 0.05; done", "--grace", "1")
     read_until(p, b"ready\n", times=2)

@@ -36,6 +36,7 @@ struct broken_store {
         tags_do_not_change,
         absent_objects_are_empty,
         removed_objects_stay,
+        removed_versions_stay,
         names_lose_their_folder,
         times_go_back,
         nothing_is_described,
@@ -107,6 +108,9 @@ struct broken_store {
     void remove(std::string_view n) {
         if (is != removed_objects_stay) inner.remove(named(n));
     }
+    void remove(std::string_view n, const cairn::object_tag&) {
+        if (is != removed_versions_stay) remove(n);
+    }
     void sync() {}
     std::string describe(std::string_view n) {
         return is == nothing_is_described ? "" : inner.describe(n);
@@ -124,7 +128,17 @@ struct broken_store {
 static_assert(cairn::ObjectStore<broken_store>);
 
 struct broken_places : cairn::memory_store {
-    enum kind { fine, any_order, places_deeper, places_forgotten, removes_objects, kinds };
+    enum kind {
+        fine,
+        any_order,
+        places_deeper,
+        places_forgotten,
+        removes_objects,
+        tags_of_absent_objects,
+        tags_stay,
+        tree_is_flat,
+        kinds
+    };
     broken_places(kind k, cairn::memory_store s) : cairn::memory_store(std::move(s)), is(k) {}
     broken_places at(const std::string& id) const { return {is, cairn::memory_store::at(id)}; }
     std::vector<std::string> places() {
@@ -142,9 +156,75 @@ struct broken_places : cairn::memory_store {
         auto place = at(id);
         for (auto const& info : place.list()) place.remove(info.name);
     }
+    std::vector<cairn::place_info> places_with(std::string_view name) {
+        std::vector<cairn::place_info> all;
+        for (auto const& id : places()) {
+            auto tag = at(id).tag(name);
+            if (is == tags_of_absent_objects && tag.text.empty()) tag.text = "none";
+            if (is == tags_stay && !tag.text.empty()) tag.text = id;
+            all.push_back({id, 0, false, tag});
+        }
+        return all;
+    }
+    std::vector<cairn::object_info> list_tree() {
+        auto all = list();
+        if (is == tree_is_flat) return all;
+        for (auto const& id : places())
+            for (auto o : at(id).list_tree()) {
+                o.name = id + "/" + o.name;
+                all.push_back(o);
+            }
+        return all;
+    }
     kind is;
 };
 static_assert(cairn::BrowsableStore<broken_places>);
+
+/// Finds out in `finish` whether a name is taken.
+struct late_store : cairn::memory_store {
+    struct writer {
+        cairn::memory_store to;
+        std::string name;
+        cairn::byte_vector bytes;
+        void write(std::uint64_t at, cairn::byte_span b) {
+            std::copy(b.begin(), b.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        void finish(bool durable) {
+            auto h = to.create(name, bytes.size());
+            h.write(0, bytes);
+            h.finish(durable);
+        }
+    };
+    writer create(std::string_view n, std::uint64_t size) {
+        return {*this, std::string(n), cairn::byte_vector(size)};
+    }
+};
+static_assert(cairn::ObjectStore<late_store>);
+
+/// Its handles read what has their name.
+struct following_store : cairn::memory_store {
+    enum kind { fine, tags_stay, tags_are_new, kinds } is;
+
+    explicit following_store(kind k) : is(k) {}
+    struct reader {
+        cairn::memory_store from;
+        std::string name;
+        kind is;
+        cairn::object_tag opened;
+        void read(std::uint64_t at, std::span<std::byte> into) { from.open(name).read(at, into); }
+        std::uint64_t size() { return from.open(name).size(); }
+        cairn::object_tag tag() {
+            auto now = from.tag(name);
+            if (is == tags_are_new && !(now == opened)) now.text += '+';
+            return is == tags_stay ? opened : now;
+        }
+    };
+    reader open(std::string_view n) {
+        auto const now = cairn::memory_store::open(n).tag();
+        return {*this, std::string(n), is, now};
+    }
+};
+static_assert(cairn::VersionedReadStore<following_store>);
 
 }  // namespace
 
@@ -153,6 +233,20 @@ BOOST_AUTO_TEST_CASE(the_suite_finds_what_a_store_breaks) {
         auto const is = static_cast<broken_store::kind>(k);
         auto const found = cairn::testing::object_store_suite([&] { return broken_store{is}; });
         BOOST_TEST(found.empty() == (is == broken_store::fine), "kind " << k);
+        for (auto const& failure : found) BOOST_TEST_MESSAGE(k << ": " << failure);
+    }
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_asks_for_no_more_than_the_concept) {
+    for (auto const& failure : cairn::testing::object_store_suite([] { return late_store(); }))
+        BOOST_ERROR(failure);
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_finds_a_handle_with_the_tag_of_another_version) {
+    for (int k = 0; k < following_store::kinds; ++k) {
+        auto const is = static_cast<following_store::kind>(k);
+        auto const found = cairn::testing::object_store_suite([&] { return following_store(is); });
+        BOOST_TEST(found.empty() == (is == following_store::fine), "kind " << k);
         for (auto const& failure : found) BOOST_TEST_MESSAGE(k << ": " << failure);
     }
 }

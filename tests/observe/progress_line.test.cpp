@@ -198,6 +198,12 @@ BOOST_AUTO_TEST_CASE(a_line_fits_and_holds_no_control_characters) {
     e.begin(0);
     e.phase("write", 2000);
     BOOST_TEST(s.last() == drawn("save a\\u000ab\\u001b[2J\\xff\u00e4\u00e4:"));
+    // A wide character that would have one column left is left out.
+    *s.columns = 12;
+    made_events w(s.line(), 2, 0, 1, "/\u6a21\u578b\u6a21");
+    w.begin(0);
+    w.phase("write", 2000);
+    BOOST_TEST(s.last() == drawn("save /\u6a21\u578b"));
     *s.columns = 200;
     made_events l(s.line(), 2, 0, 1, "/a/very/long/path/to/somewhere/checkpoints/run_17/step_100");
     l.begin(0);

@@ -119,6 +119,10 @@ BOOST_AUTO_TEST_CASE(what_is_not_plain_text_is_escaped_where_it_is_printed) {
     BOOST_TEST(terminal_text("\x1b[2J\x7f\xc2\x9b"
                              "2J\xc2\xa0\"\\") == "\\u001b[2J\\u007f\\u009b2J\xc2\xa0\"\\");
     BOOST_TEST(json_string("\"\\\n\xc2\x85\xed\xa0\x80\xff") == R"("\"\\\u000a\u0085\ud800\\xff")");
+    // What changes the direction of a text, U+061C, U+200F, U+202E and U+2066, and U+2028.
+    BOOST_TEST(terminal_text("a\xd8\x9c\xe2\x80\x8f\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8"
+                             ".\xe2\x80\xa6") ==
+               "a\\u061c\\u200f\\u202e\\u2066\\u2028.\xe2\x80\xa6");
     auto const inner = cairn::error(errc::corrupt, {.found = "\x1b[31m"});
     cairn::error const e(errc::io, {.fqn = "a\x1b[2J",
                                     .file = "b\r",
@@ -133,6 +137,14 @@ BOOST_AUTO_TEST_CASE(what_is_not_plain_text_is_escaped_where_it_is_printed) {
                                  false);
     BOOST_TEST(std::string(of_others.what()) == "x\\u001b[2J");
     BOOST_TEST(e.context().fqn == "a\x1b[2J");  // programs get it as it is
+}
+
+BOOST_AUTO_TEST_CASE(a_wide_character_takes_two_columns_and_an_accent_none) {
+    using cairn::terminal_columns;
+    BOOST_TEST(terminal_columns("") == 0u);
+    BOOST_TEST(terminal_columns("h\xc3\xa9") == 2u);
+    BOOST_TEST(terminal_columns("\xe6\xa8\xa1\xe5\x9e\x8b.\xf0\x9f\x98\x80") == 7u);
+    BOOST_TEST(terminal_columns("e\xcc\x81") == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(every_name_must_be_utf8) {

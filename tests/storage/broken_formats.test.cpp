@@ -33,6 +33,7 @@ enum class slip {
     abandon_keeps_files,
     abandon_removes_all,
     committed_lies,
+    committed_denies,
     read_ignores_offsets,
     read_skips_values,
     read_hides_failures,
@@ -80,6 +81,7 @@ public:
         inner_.finish(m, std::move(done));
     }
     bool committed(const std::string& id) {
+        if (is_ == slip::committed_denies) return false;
         return is_ == slip::committed_lies || inner_.committed(id);
     }
     bool abandon() noexcept {

@@ -317,6 +317,10 @@ def dequantised(tmp):
     weight = cairn("cat", tmp / "dequantised as dcp", "q.weight", "--raw").stdout
     check("convert: they are the expected numbers", hashlib.sha256(weight).hexdigest() ==
           "8e910ace1575730acaffdb94dcdf3168928a3e3cd9c06d6f5ba902daffb591c1", weight[:16])
+    for size in -1, 0:
+        r = cairn("convert", source, tmp / "never", "--to", "safetensors", "--max-file-size", size)
+        check(f"convert: files of {size} bytes are refused", r.returncode == 2 and
+              b"--max-file-size" in r.stderr and not (tmp / "never").exists(), said(r))
     cairn("convert", source, tmp / "split", "--to", "safetensors", "--max-file-size", 40)
     r = cairn("convert", tmp / "split", tmp / "whole", "--dequantise")
     check("convert: a file with scales alone is a part of it", r.returncode == 0 and

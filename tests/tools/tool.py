@@ -441,7 +441,7 @@ def closed_output(tmp):
     if os.path.exists("/dev/full"):
         for args in (("ls", tmp / "base"), ("cat", tmp / "base", "w", "--raw"),
                      ("cat", tmp / "base", "step"), ("verify", tmp / "base"),
-                     ("diff", tmp / "base", tmp / "base")):
+                     ("diff", tmp / "base", tmp / "base"), ("--help",)):
             with open("/dev/full", "wb") as full:
                 r = subprocess.run([CAIRN, *map(str, args)], stdout=full, stderr=subprocess.PIPE)
             check(f"{args[0]}: a full disk behind stdout is told",

@@ -18,39 +18,27 @@
 
 namespace tool::page {
 
-/// Returns a text for HTML and its attributes. Names come from files of others: markup and control
-/// characters are escaped, and so are characters that change the direction of a text.
+/// Returns a text for HTML and its attributes. Names come from files of others: markup is escaped,
+/// and what a terminal must not receive either.
 inline std::string html(std::string_view s) {
     std::string out;
-    auto const clean = cairn::terminal_text(s);
-    auto const byte = [&](std::size_t at) { return static_cast<unsigned char>(clean[at]); };
-    for (std::size_t at = 0; at < clean.size(); ++at) {
-        switch (char const c = clean[at]) {
+    for (char const c : cairn::terminal_text(s)) {
+        switch (c) {
             case '&': out += "&amp;"; break;
             case '<': out += "&lt;"; break;
             case '>': out += "&gt;"; break;
             case '"': out += "&quot;"; break;
             case '\'': out += "&#39;"; break;
-            case '\xe2': {
-                // U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069; the text is valid UTF-8.
-                unsigned const code = (byte(at + 1) & 0x3fu) << 6 | (byte(at + 2) & 0x3fu);
-                bool const turns = code == 0x0e || code == 0x0f || (code >= 0x28 && code <= 0x2e) ||
-                                   (code >= 0x66 && code <= 0x69);
-                if (turns) {
-                    constexpr std::string_view digits = "0123456789abcdef";
-                    out += "\\u20";
-                    out += digits[code >> 4];
-                    out += digits[code & 15];
-                } else {
-                    out.append(clean, at, 3);
-                }
-                at += 2;
-                break;
-            }
             default: out += c;
         }
     }
     return out;
+}
+
+/// Returns how many characters a text in UTF-8 has.
+inline std::size_t characters(std::string_view s) {
+    return static_cast<std::size_t>(
+        std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 /// Returns a text of at most `most` characters: the middle of a longer one becomes `…`, since ends

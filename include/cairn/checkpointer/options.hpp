@@ -154,8 +154,8 @@ struct loaded_checkpoint {
     load_report report{};
 };
 
-/// What `maybe_save` or `save_now` did; apart from `completed` and `stall`, the same on all
-/// ranks.
+/// What `maybe_save` or `save_now` did; apart from `completed`, `stall` and the report of
+/// `uploaded`, the same on all ranks.
 struct checkpoint_result {
     /// This step is being saved. Its tensors are copied and may change; with
     /// `checkpointer_options::overlap`, after `before_update`.

@@ -10,4 +10,10 @@
 #include "cairn needs C++20: compile with -std=c++20"
 #endif
 
+#include <bit>
+
+// Elements are written as memory has them, under a byte order that is always called little.
+static_assert(std::endian::native == std::endian::little && sizeof(void*) == 8,
+              "cairn needs a 64-bit, little-endian processor");
+
 #endif

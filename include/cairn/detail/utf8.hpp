@@ -100,6 +100,41 @@ inline std::size_t find_not_str(std::string_view s) noexcept {
     }
 }
 
+/// Returns the code of the character of `n` bytes that begins at `s[at]`.
+inline char32_t code_point(std::string_view s, std::size_t at, std::size_t n) noexcept {
+    auto const byte = [&](std::size_t k) { return static_cast<std::uint8_t>(s[at + k]); };
+    char32_t code = n == 1 ? byte(0) : byte(0) & (0x7fu >> n);
+    for (std::size_t k = 1; k < n; ++k) code = code << 6 | (byte(k) & 0x3fu);
+    return code;
+}
+
+/// Whether a character controls how others are displayed: control characters, separators of lines,
+/// and what changes the direction of a text.
+inline bool is_control(char32_t c) noexcept {
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/// Returns how many columns of a terminal a character takes: 2 for those of East Asia and emoji, 0
+/// for most that combine with the one before.
+inline int columns_of(char32_t c) noexcept {
+    struct range {
+        char32_t first, last;
+    };
+    constexpr range none[] = {{0x300, 0x36f},   {0x200b, 0x200d}, {0x20d0, 0x20ff},
+                              {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0100, 0xe01ef}};
+    constexpr range two[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},
+                             {0xa960, 0xa97f},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
+                             {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
+                             {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff},
+                             {0x20000, 0x3fffd}};
+    for (auto const& r : none)
+        if (c >= r.first && c <= r.last) return 0;
+    for (auto const& r : two)
+        if (c >= r.first && c <= r.last) return 2;
+    return 1;
+}
+
 /// Copies a text without what a terminal must not receive: `escape(code)` replaces a control
 /// character or a surrogate, `escape_byte(b)` a byte outside a character.
 /// @param quoted  Characters that are preceded by a backslash.
@@ -110,10 +145,8 @@ std::string escaped(std::string_view s, Escape escape, EscapeByte escape_byte,
     std::string out;
     for (std::size_t at = 0; at < s.size();) {
         auto n = utf8_length(s, at);
-        if (n == 1 && (byte(at) < 0x20 || byte(at) == 0x7f)) {
-            out += escape(byte(at));
-        } else if (n == 2 && byte(at) == 0xc2 && byte(at + 1) < 0xa0) {
-            out += escape(byte(at + 1));
+        if (n != 0 && is_control(code_point(s, at, n))) {
+            out += escape(static_cast<unsigned>(code_point(s, at, n)));
         } else if (n != 0) {
             if (quoted.find(s[at]) != quoted.npos) out += '\\';
             out += s.substr(at, n);

@@ -21,14 +21,14 @@ namespace cairn {
 /// @return how many elements they cover
 /// @throws error errc::invalid_plan naming the tensor and the boxes; errc::unsupported for so many
 /// boxes with gaps that this cannot be decided
-CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
+CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& shape,
                                      std::span<const box> boxes,
                                      const std::function<std::string(std::size_t)>& who = {});
 
 /// Checks what @ref check_apart does, and that the boxes together cover the tensor; DCP's
 /// `_validate_global_plan`.
 /// @throws error errc::invalid_plan naming the tensor and the boxes.
-CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
+CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& shape,
                                std::span<const box> boxes,
                                const std::function<std::string(std::size_t)>& who = {});
 

@@ -22,10 +22,10 @@ namespace cairn {
 struct https_options {
     /// The header `Authorization`, e.g. `Bearer hf_…`: for the host of the URL, and no other.
     std::string authorization{};
-    /// A file with certificates to trust. Empty: those of the system.
+    /// A file with certificates to trust. Empty: those of the system; `AWS_CA_BUNDLE` is not read.
     std::string ca_file{};
     std::chrono::milliseconds connect_timeout{10'000};
-    /// A connection on which nothing moves for so long is given up.
+    /// A connection on which nothing moves for so long is closed.
     std::chrono::seconds stall_timeout{30};
     /// Bytes per second: while less of an answer moves, nothing does. An answer takes at most
     /// `stall_timeout` and what its bytes take at this rate. From 1.

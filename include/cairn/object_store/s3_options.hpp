@@ -29,7 +29,7 @@ struct s3_options {
     std::string bucket{};
     std::string prefix{};  ///< What all keys begin with, without `/` at its ends.
     /// A URL, e.g. `https://storage.example.org:9000`. Empty: `AWS_ENDPOINT_URL_S3` or
-    /// `AWS_ENDPOINT_URL`; otherwise AWS's of the region.
+    /// `AWS_ENDPOINT_URL`, or that of the profile; otherwise AWS's of the region.
     std::string endpoint{};
     /// Empty: `AWS_REGION` or `AWS_DEFAULT_REGION`, or that of the profile; otherwise `us-east-1`.
     /// A server that names another one is believed.
@@ -41,12 +41,12 @@ struct s3_options {
     /// A file with certificates to trust. Empty: `AWS_CA_BUNDLE`; otherwise those of the system.
     std::string ca_file{};
     std::chrono::milliseconds connect_timeout{10'000};
-    /// A connection on which nothing moves for so long is given up.
+    /// A connection on which nothing moves for so long is closed.
     std::chrono::seconds stall_timeout{30};
     /// Bytes per second of one request: as long as less moves, nothing does; and a request takes at
     /// most `stall_timeout` and what its bytes take at this rate. From 1.
     std::uint64_t least_rate = std::uint64_t{16} << 10;
-    /// How long one request is tried again after failures that may pass: time-outs, connections
+    /// How long one request is tried again after failures that may pass: timeouts, connections
     /// that break, servers that are too busy (429, 500, 503) or away (408, 502, 504, 520 to 530).
     std::chrono::milliseconds retry_for{60'000};
     /// Of all stores that are copies of one; from 1 to 256.

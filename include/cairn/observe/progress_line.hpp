@@ -38,7 +38,7 @@ CAIRN_DECL progress_output progress_output_to(int descriptor);
 /// Shows the phase of the running save or load, its rate and the time that remains, as one line of
 /// a terminal:
 ///
-///     save ckpt/step_100 (rank 0 of 8): write 45%, 4.5 of 10 GB, 1.2 GB/s, 5 s left
+///     save ckpt/step_100 (rank 0 of 8): write 45%, 4.5 GB of 10.0 GB, 1.2 GB/s, 4.6 s left
 ///
 /// The line is redrawn on events, at most five times a second; at the end it is replaced by one
 /// with the duration of the verb. If verbs overlap, the oldest is shown. If the output is not a

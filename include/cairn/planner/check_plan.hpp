@@ -29,8 +29,8 @@ inline void check_one_per_rank(std::size_t found, std::size_t ranks, const char*
                  .remedy = std::string("the ") + who + " dropped some"});
 }
 
-inline std::string elements_of(dtype type, const index_vector& extents) {
-    return std::string(name_of(type)) + " elements of shape " + to_string(extents);
+inline std::string elements_of(dtype type, const index_vector& shape) {
+    return std::string(name_of(type)) + " elements of shape " + to_string(shape);
 }
 
 /// @throws error errc::invalid_plan unless `data` matches `item` exactly, wherever it is.

@@ -21,7 +21,7 @@ struct torch_writer_options {
     /// How the writer's threads yield to the program's.
     politeness polite{};
     /// Number of files (with `single_file_per_rank`) that each rank writes concurrently; all ranks
-    /// that set it set the same number. 0: as many as the coordinator has cores for each rank of
+    /// that set it set the same number. 0: as many as the coordinator has CPUs for each rank of
     /// its host, within limits: 128 MiB for each file, and the size of the largest tensor;
     /// `polite.cpus`; 1024 files of all ranks; 1 on an executor of the program's.
     int thread_count = 0;
@@ -52,7 +52,7 @@ struct torch_writer_options {
 /// Options of a `torch_reader`.
 struct torch_reader_options {
     /// Number of threads with which each rank reads: files, or parts of them where there are fewer
-    /// files. 0: the cores that this process may use, divided by the ranks of this host as far as
+    /// files. 0: the CPUs that this process may use, divided by the ranks of this host as far as
     /// the launcher tells their number, otherwise by all ranks; or as many as the store wants
     /// requests in flight (@ref ManyRequestsStore), if that is more. Limits the memory of a load: a
     /// piece (@ref ReadSizeStore) for each thread.

@@ -18,7 +18,7 @@ namespace cairn {
 /// begins at the sum of the volumes before it. At most `2 * rank - 1` boxes; none for an empty
 /// range.
 /// @throws error invalid_argument if the range exceeds the tensor.
-CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& extents, std::int64_t begin,
+CAIRN_DECL std::vector<box> boxes_of_flat_range(const index_vector& shape, std::int64_t begin,
                                                 std::int64_t end);
 
 }  // namespace cairn

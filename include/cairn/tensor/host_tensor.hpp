@@ -20,17 +20,17 @@ namespace cairn {
 class host_tensor {
 public:
     host_tensor() : host_tensor(dtype::float32, {0}) {}
-    host_tensor(dtype type, index_vector extents)
-        : type_(type), extents_(std::move(extents)),
-          bytes_(static_cast<std::size_t>(extents_.product()) * size_of(type)) {}
+    host_tensor(dtype type, index_vector shape)
+        : type_(type), shape_(std::move(shape)),
+          bytes_(static_cast<std::size_t>(shape_.product()) * size_of(type)) {}
 
     dtype type() const noexcept { return type_; }
-    const index_vector& extents() const noexcept { return extents_; }
+    const index_vector& shape() const noexcept { return shape_; }
     std::span<std::byte> bytes() noexcept { return bytes_; }
     std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
-    tensor_view view() { return {type_, extents_, bytes_.data()}; }
-    const_tensor_view view() const { return {type_, extents_, bytes_.data()}; }
+    tensor_view view() { return {type_, shape_, bytes_.data()}; }
+    const_tensor_view view() const { return {type_, shape_, bytes_.data()}; }
 
     /// Returns the elements, row-major.
     /// @throws error errc::dtype_mismatch unless `T` is the element type.
@@ -46,7 +46,7 @@ public:
 
 private:
     dtype type_;
-    index_vector extents_;
+    index_vector shape_;
     std::vector<std::byte> bytes_;
 };
 

@@ -172,27 +172,27 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;
 /// Whether this can be the shape of a tensor: no number negative, and at most @ref most_elements
 /// even with a 0 counted as 1, as it is for strides. Every shape from a file or a user is checked
 /// before its product is used.
-CAIRN_DECL bool is_possible(const index_vector& extents) noexcept;
+CAIRN_DECL bool is_possible(const index_vector& shape) noexcept;
 
 /// Returns the numbers in brackets, e.g. `[4, 6]`.
 CAIRN_DECL std::string to_string(const index_vector& s);
 
 /// Returns the row-major strides of a dense tensor of this shape, as PyTorch computes them: a 0
 /// counts as 1.
-CAIRN_DECL index_vector row_major_strides(const index_vector& extents);
+CAIRN_DECL index_vector row_major_strides(const index_vector& shape);
 
 namespace detail {
 
 /// @ref is_possible and @ref row_major_strides for numbers in a table.
-CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> extents) noexcept;
-CAIRN_DECL index_vector row_major_strides_of(std::span<const std::int64_t> extents);
+CAIRN_DECL bool is_possible_shape(std::span<const std::int64_t> shape) noexcept;
+CAIRN_DECL index_vector row_major_strides_of(std::span<const std::int64_t> shape);
 /// Calls `f(stride)` with each row-major stride, without allocating memory for them.
-/// @pre is_possible_shape(extents)
+/// @pre is_possible_shape(shape)
 template <class F>
-void for_each_row_major_stride(std::span<const std::int64_t> extents, F&& f) {
+void for_each_row_major_stride(std::span<const std::int64_t> shape, F&& f) {
     std::int64_t stride = 1;
-    for (auto const n : extents) stride *= n > 1 ? n : 1;
-    for (auto const n : extents) {
+    for (auto const n : shape) stride *= n > 1 ? n : 1;
+    for (auto const n : shape) {
         stride /= n > 1 ? n : 1;
         f(stride);
     }

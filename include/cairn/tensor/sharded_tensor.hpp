@@ -92,13 +92,11 @@ sharded_view shard_by_mesh(const basic_tensor_view<Byte>& local, const index_vec
 
 /// Creates the shards of a flat range `[begin, end)` of a tensor's elements, contiguous in memory.
 /// @throws error invalid_argument if the range exceeds the tensor.
-CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type,
-                                    device_id device = {});
+CAIRN_DECL sharded_view flat_shards(const index_vector& shape, std::int64_t begin, std::int64_t end,
+                                    void* memory, dtype type, device_id device = {});
 /// Overload for read-only memory, to save from.
-CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, const void* memory, dtype type,
-                                    device_id device = {});
+CAIRN_DECL sharded_view flat_shards(const index_vector& shape, std::int64_t begin, std::int64_t end,
+                                    const void* memory, dtype type, device_id device = {});
 
 }  // namespace cairn
 

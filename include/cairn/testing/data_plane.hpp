@@ -7,9 +7,12 @@
 #include <cairn/testing/detail/run_check.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <future>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,6 +25,33 @@ namespace detail {
 template <DataPlane Plane>
 void broadcast_and_wait(Plane& p, memory_span m, int root, deadline by = no_deadline) {
     (void)await_completion<done_t>([&](auto done) { p.broadcast(m, root, by, std::move(done)); });
+}
+
+/// Broadcasts, and expects an error before `patience` has passed; cancels the plane then.
+template <DataPlane Plane>
+void expect_failure_within(Plane& p, std::chrono::milliseconds patience, int root, deadline by) {
+    bool endless = false;
+    std::string why;
+    {
+        std::promise<void> ended;
+        std::jthread const watch([&, until = ended.get_future()] {
+            if (until.wait_for(patience) == std::future_status::ready) return;
+            endless = true;
+            p.cancel();
+        });
+        std::vector<std::byte> memory(100);
+        why = why_not([&] { broadcast_and_wait(p, memory, root, by); });
+        ended.set_value();
+    }
+    expect(!endless, p.rank(), "a broadcast waits for a rank that has missed the deadline");
+    expect(!why.empty(), p.rank(), "no error");
+}
+
+/// Returns on no rank before all have called it.
+template <DataPlane Plane>
+void meet(Plane& p) {
+    std::vector<std::byte> memory(1);
+    for (int root = 0; root < p.size(); ++root) broadcast_and_wait(p, memory, root);
 }
 
 }  // namespace detail
@@ -59,6 +89,25 @@ void check_cancelled_plane(Plane& p) {
     detail::expect(code.failed(), p.rank(), "no error");
 }
 
+/// Checks that ranks whose deadline passes do not wait for a root that does not call, and that the
+/// plane is unusable for all afterwards, including the late root. For two ranks or more.
+/// @param sync      Called once on every rank: returns when all have called it, by other means.
+/// @param patience  A broadcast that takes longer ignores its deadline.
+template <DataPlane Plane, class Sync>
+void check_late_root(Plane& p, Sync sync,
+                     std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+    int const late = p.size() - 1;
+    std::string why;
+    if (p.rank() != late)
+        why = detail::why_not([&] {
+            detail::expect_failure_within(p, patience, late,
+                                          deadline_after(std::chrono::milliseconds(50)));
+        });
+    sync();
+    detail::expect(why.empty(), why);
+    if (p.rank() == late) detail::expect_failure_within(p, patience, late, no_deadline);
+}
+
 /// Checks that a duplicate is a plane of the same ranks, and outlives its original.
 template <BackgroundDataPlane Plane>
 void check_duplicate(Plane p) {
@@ -92,6 +141,10 @@ std::vector<std::string> data_plane_suite(Make make, std::size_t largest = std::
     check("a cancelled broadcast", [&] {
         plane p = make();
         check_cancelled_plane(p);
+    });
+    check("a deadline", [&] {
+        plane p = make(), between = make();
+        if (p.size() > 1) check_late_root(p, [&] { detail::meet(between); });
     });
     return failures;
 }

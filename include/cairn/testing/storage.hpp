@@ -60,6 +60,7 @@ public:
         if constexpr (requires(place& p) { p.names(); })
             check("abandon", [&] { abandon_removes_what_its_rank_wrote(); });
         each_call_of_a_save_fails_in_turn();
+        check("save: finish fails afterwards", [&] { a_save_that_took_effect_succeeds(); });
         each_call_of_a_load_fails_in_turn();
         check("a target that throws", [&] { a_window_that_cannot_be_had_is_one_failure(); });
         check("no checkpoint", [&] { an_absent_checkpoint_is_an_error(); });
@@ -257,7 +258,7 @@ private:
     void each_failure(const char* verb, call at, bool of_one, F&& f) {
         for (int rank = 0; rank < (of_one ? 1 : ranks); ++rank)
             for (bool after : {false, true}) {
-                if (after && at == call::finish) continue;  // then the checkpoint exists
+                if (after && at == call::finish) continue;  // see a_save_that_took_effect_succeeds
                 check(std::string(verb) + ": " + name_of(at) + " fails on rank " +
                           std::to_string(rank) + (after ? " afterwards" : ""),
                       [&] { f(rank, after); });
@@ -282,6 +283,23 @@ private:
         holds_just(p, before);
         holds(p, 1);
         w.before = w.after = [](call, int) {};
+        succeeded(save(p, ws, 3), "the save after it");
+        holds(p, 3);
+        none_dropped(w);
+    }
+
+    /// If the answer of `finish` is lost, `committed` decides whether ranks remove their files.
+    void a_save_that_took_effect_succeeds() {
+        place p = make_();
+        watcher w;
+        auto ws = writers(p, w);
+        succeeded(save(p, ws, 1), "a save");
+        w.after = [&](call c, int) {
+            if (c == call::finish) throw injected();
+        };
+        succeeded(save(p, ws, 2), "a save that was committed");
+        holds(p, 2);
+        w.after = [](call, int) {};
         succeeded(save(p, ws, 3), "the save after it");
         holds(p, 3);
         none_dropped(w);
@@ -360,7 +378,10 @@ private:
 
 /// Runs all checks: what was written is read bit for bit; a checkpoint exists from `finish` on and
 /// not before; a failure of any call on any rank is one error on all ranks and damages no earlier
-/// checkpoint.
+/// checkpoint, unless `finish` took effect: then the save succeeds.
+///
+/// Not checked: when a ReleasingWriter says that items are released, and what a reader declares
+/// with `checksum`, `items_stay_local` and `divides_chunks`.
 ///
 ///     struct my_place {
 ///         std::string id() { return ...; }         // the checkpoint that is written and read

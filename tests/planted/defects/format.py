@@ -202,14 +202,14 @@ DEFECTS = [
            "if (overlaps(boxes[i], boxes[j])) {", "if (overlaps(boxes[i], boxes[j]) && !PLANTED) {",
            by="planner metadata storage", wrong="two ranks save different content of one element"),
     Defect("many-overlapping-chunks-accepted", "metadata/impl/coverage.ipp",
-           "!tiling::is_exact(extents, boxes))",
-           "!PLANTED && !tiling::is_exact(extents, boxes))",
+           "!tiling::is_exact(shape, boxes))",
+           "!PLANTED && !tiling::is_exact(shape, boxes))",
            by="metadata planner", wrong="overlaps among very many chunks are accepted"),
     Defect("gaps-accepted", "metadata/impl/coverage.ipp",
-           "auto const covered = detail::check_boxes(fqn, extents, boxes, who, true); "
-           "if (covered != static_cast<std::uint64_t>(extents.product()))",
-           "auto const covered = detail::check_boxes(fqn, extents, boxes, who, true); "
-           "if (covered != static_cast<std::uint64_t>(extents.product()) && !PLANTED)",
+           "auto const covered = detail::check_boxes(fqn, shape, boxes, who, true); "
+           "if (covered != static_cast<std::uint64_t>(shape.product()))",
+           "auto const covered = detail::check_boxes(fqn, shape, boxes, who, true); "
+           "if (covered != static_cast<std::uint64_t>(shape.product()) && !PLANTED)",
            by="planner metadata", wrong="elements that no rank holds are missing in silence"),
     Defect("shared-bytes-accepted", "metadata/detail/stored_ranges.hpp",
            "if (now.begin >= last.end ||", "if (PLANTED || now.begin >= last.end ||",

@@ -18,46 +18,46 @@ namespace cairn {
 
 namespace detail {
 
-[[noreturn]] inline void refuse_gaps(const std::string& fqn, const index_vector& extents,
+[[noreturn]] inline void refuse_gaps(const std::string& fqn, const index_vector& shape,
                                      std::uint64_t covered, std::size_t boxes) {
     throw error(errc::invalid_plan,
                 {.fqn = fqn,
                  .expected = "chunks that cover all " +
-                             counted(static_cast<std::uint64_t>(extents.product()), "element") +
-                             " of " + to_string(extents),
+                             counted(static_cast<std::uint64_t>(shape.product()), "element") +
+                             " of " + to_string(shape),
                  .found = counted(covered, "element") + " in " + counted(boxes, "chunk"),
                  .remedy = "some rank's shard is missing from the state"});
 }
 
 /// @param whole  Whether they must cover the tensor.
-inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& extents,
+inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& shape,
                                  std::span<const box> boxes,
                                  const std::function<std::string(std::size_t)>& who, bool whole) {
     auto const name = [&](std::size_t i) {
         return to_string(boxes[i]) + (who ? " of " + who(i) : std::string());
     };
-    if (!is_possible(extents)) {
+    if (!is_possible(shape)) {
         throw error(errc::invalid_plan,
                     {.fqn = fqn,
                      .expected = "at most " + std::to_string(most_elements) + " elements",
-                     .found = to_string(extents)});
+                     .found = to_string(shape)});
     }
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
-        if (!lies_within(boxes[i], extents)) {
+        if (!lies_within(boxes[i], shape)) {
             throw error(
                 errc::invalid_plan,
-                {.fqn = fqn, .expected = "chunks within " + to_string(extents), .found = name(i)});
+                {.fqn = fqn, .expected = "chunks within " + to_string(shape), .found = name(i)});
         }
         covered += static_cast<std::uint64_t>(boxes[i].volume());
     }
     auto const dim =
-        separating_dimension(extents.size(), boxes.size(),
+        separating_dimension(shape.size(), boxes.size(),
                              [&](std::size_t i, std::size_t d) { return boxes[i].offsets[d]; });
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < boxes.size(); ++i)
         if (!boxes[i].empty()) order.push_back(i);
-    if (extents.empty()) {
+    if (shape.empty()) {
         if (order.size() > 1)
             throw error(errc::invalid_plan, {.fqn = fqn,
                                              .expected = "one chunk of a 0-d tensor",
@@ -77,17 +77,17 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
             active.erase(active.begin(), active.upper_bound(boxes[i].offsets[dim]));
             compared += active.size();
             if (compared > 4096 + 64 * order.size()) {
-                if (covered != static_cast<std::uint64_t>(extents.product())) {
-                    if (whole) refuse_gaps(fqn, extents, covered, boxes.size());
+                if (covered != static_cast<std::uint64_t>(shape.product())) {
+                    if (whole) refuse_gaps(fqn, shape, covered, boxes.size());
                     throw error(
                         errc::unsupported,
                         {.fqn = fqn,
                          .expected = "chunks that cover the tensor, because so many of them "
                                      "overlap in each dimension",
-                         .found = counted(covered, "element") + " of " + to_string(extents) +
-                                  " in " + counted(boxes.size(), "chunk")});
+                         .found = counted(covered, "element") + " of " + to_string(shape) + " in " +
+                                  counted(boxes.size(), "chunk")});
                 }
-                if (!tiling::is_exact(extents, boxes))
+                if (!tiling::is_exact(shape, boxes))
                     throw error(errc::invalid_plan, {.fqn = fqn,
                                                      .expected = "chunks that do not overlap",
                                                      .found = std::to_string(boxes.size()) +
@@ -109,18 +109,18 @@ inline std::uint64_t check_boxes(const std::string& fqn, const index_vector& ext
 
 }  // namespace detail
 
-CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& extents,
+CAIRN_DECL std::uint64_t check_apart(const std::string& fqn, const index_vector& shape,
                                      std::span<const box> boxes,
                                      const std::function<std::string(std::size_t)>& who) {
-    return detail::check_boxes(fqn, extents, boxes, who, false);
+    return detail::check_boxes(fqn, shape, boxes, who, false);
 }
 
-CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& extents,
+CAIRN_DECL void check_coverage(const std::string& fqn, const index_vector& shape,
                                std::span<const box> boxes,
                                const std::function<std::string(std::size_t)>& who) {
-    auto const covered = detail::check_boxes(fqn, extents, boxes, who, true);
-    if (covered != static_cast<std::uint64_t>(extents.product()))
-        detail::refuse_gaps(fqn, extents, covered, boxes.size());
+    auto const covered = detail::check_boxes(fqn, shape, boxes, who, true);
+    if (covered != static_cast<std::uint64_t>(shape.product()))
+        detail::refuse_gaps(fqn, shape, covered, boxes.size());
 }
 
 CAIRN_DECL void check_offsets(const std::string& fqn, std::span<const box> boxes,

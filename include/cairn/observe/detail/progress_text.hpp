@@ -17,7 +17,8 @@ namespace cairn::detail {
 CAIRN_DECL std::string bytes_text(double bytes);
 /// Formats a duration, e.g. `2 min 5 s`.
 CAIRN_DECL std::string time_text(std::chrono::nanoseconds t);
-/// Returns at most `columns` characters of a text, without control characters.
+/// Returns the beginning of a text that takes at most `columns` of a terminal, without control
+/// characters.
 CAIRN_DECL std::string one_line(std::string_view text, int columns);
 
 /// The text of a progress line for one operation, from its events alone.

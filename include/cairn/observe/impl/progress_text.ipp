@@ -40,8 +40,10 @@ CAIRN_DECL std::string time_text(std::chrono::nanoseconds t) {
 CAIRN_DECL std::string one_line(std::string_view text, int columns) {
     auto const clean = terminal_text(text);
     std::string out;
-    for (std::size_t at = 0; at < clean.size() && columns > 0; --columns) {
+    for (std::size_t at = 0; at < clean.size();) {
         auto const n = utf8_length(clean, at);
+        columns -= columns_of(code_point(clean, at, n));
+        if (columns < 0) break;
         out += clean.substr(at, n);
         at += n;
     }

@@ -19,20 +19,20 @@ CAIRN_DECL void index_vector::grow(std::size_t capacity) {
     capacity_ = static_cast<std::uint32_t>(capacity);
 }
 
-CAIRN_DECL bool is_possible(const index_vector& extents) noexcept {
-    return detail::is_possible_shape(extents);
+CAIRN_DECL bool is_possible(const index_vector& shape) noexcept {
+    return detail::is_possible_shape(shape);
 }
-CAIRN_DECL bool detail::is_possible_shape(std::span<const std::int64_t> extents) noexcept {
+CAIRN_DECL bool detail::is_possible_shape(std::span<const std::int64_t> shape) noexcept {
     constexpr int most_bits = std::countr_zero(std::uint64_t{most_elements});
     int bits = 0;  // the product of n numbers has at most as many bits as they have together
-    for (auto n : extents) {
+    for (auto n : shape) {
         if (n < 0) return false;
         if (bits <= most_bits)
             bits += static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n)));
     }
     if (bits <= most_bits) return true;
     std::int64_t p = 1;
-    for (auto n : extents) {
+    for (auto n : shape) {
         if (n == 0) continue;
         if (p > most_elements / n) return false;
         p *= n;
@@ -49,13 +49,12 @@ CAIRN_DECL std::string to_string(const index_vector& s) {
     return out + "]";
 }
 
-CAIRN_DECL index_vector row_major_strides(const index_vector& extents) {
-    return detail::row_major_strides_of(extents);
+CAIRN_DECL index_vector row_major_strides(const index_vector& shape) {
+    return detail::row_major_strides_of(shape);
 }
-CAIRN_DECL index_vector detail::row_major_strides_of(std::span<const std::int64_t> extents) {
-    index_vector s(extents.size(), 1);
-    for (std::size_t d = extents.size(); d-- > 1;)
-        s[d - 1] = s[d] * (extents[d] > 1 ? extents[d] : 1);
+CAIRN_DECL index_vector detail::row_major_strides_of(std::span<const std::int64_t> shape) {
+    index_vector s(shape.size(), 1);
+    for (std::size_t d = shape.size(); d-- > 1;) s[d - 1] = s[d] * (shape[d] > 1 ? shape[d] : 1);
     return s;
 }
 

@@ -10,11 +10,11 @@
 namespace cairn::detail {
 
 template <class Byte>
-sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::int64_t end,
+sharded_view flat_shards(const index_vector& shape, std::int64_t begin, std::int64_t end,
                          Byte* memory, dtype type, device_id device) {
-    sharded_view out{extents, type, {}};
+    sharded_view out{shape, type, {}};
     std::int64_t at = 0;
-    for (box& b : boxes_of_flat_range(extents, begin, end)) {
+    for (box& b : boxes_of_flat_range(shape, begin, end)) {
         basic_tensor_view<Byte> v(type, b.shape,
                                   memory + at * static_cast<std::int64_t>(size_of(type)), device);
         at += b.volume();
@@ -27,15 +27,14 @@ sharded_view flat_shards(const index_vector& extents, std::int64_t begin, std::i
 
 namespace cairn {
 
-CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, void* memory, dtype type, device_id device) {
-    return detail::flat_shards(extents, begin, end, static_cast<std::byte*>(memory), type, device);
+CAIRN_DECL sharded_view flat_shards(const index_vector& shape, std::int64_t begin, std::int64_t end,
+                                    void* memory, dtype type, device_id device) {
+    return detail::flat_shards(shape, begin, end, static_cast<std::byte*>(memory), type, device);
 }
 
-CAIRN_DECL sharded_view flat_shards(const index_vector& extents, std::int64_t begin,
-                                    std::int64_t end, const void* memory, dtype type,
-                                    device_id device) {
-    return detail::flat_shards(extents, begin, end, static_cast<const std::byte*>(memory), type,
+CAIRN_DECL sharded_view flat_shards(const index_vector& shape, std::int64_t begin, std::int64_t end,
+                                    const void* memory, dtype type, device_id device) {
+    return detail::flat_shards(shape, begin, end, static_cast<const std::byte*>(memory), type,
                                device);
 }
 

@@ -45,16 +45,15 @@ struct store_settings {
     CAIRN_DECL static store_settings of(s3_options o);
 };
 
-/// Checks the time-outs of a store's options. Those that mean that there is no limit are shortened
+/// Checks the timeouts of a store's options. Those that mean that there is no limit are shortened
 /// to what sums of them, and libcurl, can represent.
 /// @param of  The type of the options, for errors.
 /// @throws error errc::invalid_argument
 template <class Options>
 void check_waits(Options& o, const char* of) {
     if (o.connect_timeout.count() <= 0 || o.stall_timeout.count() <= 0 || o.retry_for.count() < 0)
-        throw error(
-            errc::invalid_argument,
-            {.expected = std::string(of) + " with time-outs above 0", .found = "one that is not"});
+        throw error(errc::invalid_argument, {.expected = std::string(of) + " with timeouts above 0",
+                                             .found = "one that is not"});
     constexpr std::chrono::hours longest{20 * 24};
     auto const shorten = [&](auto& t) { t = std::min(t, std::decay_t<decltype(t)>(longest)); };
     shorten(o.connect_timeout);
