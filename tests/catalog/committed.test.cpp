@@ -322,7 +322,8 @@ BOOST_AUTO_TEST_CASE(a_place_that_cannot_be_listed_does_not_end_a_listing) {
     cairn::memory_store base;
     save_steps(base, {1, 2});
     base.at("step_1").remove(".metadata");
-    auto const all = cairn::list_checkpoints(failing_place(base));
+    failing_place store(base);
+    auto const all = cairn::list_checkpoints(store);
     BOOST_TEST_REQUIRE(all.size() == 2u);
     BOOST_TEST(all[0].id == "step_2");
     BOOST_TEST((all[1].state == cairn::checkpoint_state::unreadable));
