@@ -230,9 +230,10 @@ public:
     using forwarding_store::publish;
     void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m,
                  const std::function<void()>& look) {
-        auto found = cairn::detail::read_intent(store_, cairn::object_info{".saving." + id_a, 0});
-        BOOST_REQUIRE(found.has_value());
-        BOOST_TEST(cairn::detail::adopt(store_, *found));
+        auto const name = ".saving." + id_a;
+        auto its = save_intent::decode(cairn::read_whole(store_, name));
+        its.owner = of_another_host(id_a).owner;
+        store_.publish(name, its.encode(), std::nullopt);
         store_.publish(n, b, std::move(m), look);
     }
 };
