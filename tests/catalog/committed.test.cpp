@@ -305,4 +305,29 @@ BOOST_AUTO_TEST_CASE(a_listing_says_what_each_checkpoint_is) {
     BOOST_TEST(all[1].problem.find(removed) != std::string::npos, all[1].problem);
 }
 
+/// As one that another host is removing.
+BOOST_AUTO_TEST_CASE(a_place_that_cannot_be_listed_does_not_end_a_listing) {
+    struct failing_place : cairn::memory_store {
+        explicit failing_place(cairn::memory_store s, bool bad = false)
+            : cairn::memory_store(std::move(s)), fails(bad) {}
+        failing_place at(const std::string& id) const {
+            return failing_place(cairn::memory_store::at(id), id == "step_1");
+        }
+        std::vector<cairn::object_info> list() {
+            if (fails) throw cairn::error(cairn::errc::io, {.found = "a stale file handle"});
+            return cairn::memory_store::list();
+        }
+        bool fails;
+    };
+    cairn::memory_store base;
+    save_steps(base, {1, 2});
+    base.at("step_1").remove(".metadata");
+    failing_place store(base);
+    auto const all = cairn::list_checkpoints(store);
+    BOOST_TEST_REQUIRE(all.size() == 2u);
+    BOOST_TEST(all[0].id == "step_2");
+    BOOST_TEST((all[1].state == cairn::checkpoint_state::unreadable));
+    BOOST_TEST(all[1].problem.find("a stale file handle") != std::string::npos, all[1].problem);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

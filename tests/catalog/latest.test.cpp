@@ -175,6 +175,18 @@ BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
         cairn::detail::quarantine(there, examined), cairn::error,
         [](const auto& e) { return e.code() == make_error_code(cairn::errc::concurrent_save); });
     BOOST_TEST(p.stands(1));
+    // Just as its metadata was put aside: beside it, nobody would collect strays.
+    support::meddling_store store(
+        cairn::file_store(p.at(1)),
+        {.before_publish = support::at_most(1, ".quarantined", [&](const std::string&) {
+             save_steps(cairn::file_store(p.dir), {1});
+         })});
+    cairn::any_store changing(store);
+    BOOST_CHECK_EXCEPTION(
+        cairn::detail::quarantine(changing, changing.tag(".metadata")), cairn::error,
+        [](const auto& e) { return e.code() == make_error_code(cairn::errc::concurrent_save); });
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(!fs::exists(p.at(1) / ".metadata.quarantined"));
 }
 
 /// A file that was missing for a moment, as behind a cache.

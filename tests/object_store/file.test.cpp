@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/scratch.hpp"
 
+#include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
 #include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/file.hpp>
+#include <cairn/object_store/prefixed.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -187,6 +191,100 @@ BOOST_AUTO_TEST_CASE(directories_that_are_left_empty_go_with_a_file_that_is_gone
     fs::create_directories(fs::path(store.directory()) / "a");  // its own directory "b" is gone too
     store.remove("a/b/o");
     BOOST_TEST(fs::is_empty(store.directory()));
+}
+
+/// eCryptfs, which keeps names encrypted, allows 143 bytes.
+BOOST_AUTO_TEST_CASE(names_of_temporary_files_are_short_enough_for_every_file_system) {
+    cairn::detail::process_identity p;
+    p.boot = std::string(36, 'b');
+    p.pid_space = 4'294'967'295;
+    p.pid = 4'194'304;
+    p.started = 100'000'000'000;  // after 31 years
+    p.run = std::string(32, 'c');
+    auto const name = cairn::detail::temporary_name(p);
+    BOOST_TEST(name.size() <= 143u);
+    BOOST_TEST((cairn::detail::owner_of_temporary(name) == p));
+    BOOST_TEST((cairn::detail::owner_of_temporary(name + std::string(16, 'a')) == p),
+               "of an older version");
+    for (auto const& other : {name + "a", name.substr(0, name.size() - 1)})
+        BOOST_TEST(!cairn::detail::owner_of_temporary(other).has_value());
+}
+
+/// A server of NFS keeps something else as its time until the client sets it.
+BOOST_AUTO_TEST_CASE(a_temporary_file_that_is_empty_is_as_old_as_its_last_change) {
+    scratch s;
+    auto const place = s.next();
+    fs::create_directories(place);
+    auto stranger = cairn::detail::this_process();
+    stranger.boot = "of-another-host";
+    stranger.run = std::string(32, 'd');
+    auto const empty = place / cairn::detail::temporary_name(stranger);
+    std::ofstream{empty};
+    fs::last_write_time(empty, fs::file_time_type::clock::now() - std::chrono::hours(25));
+    cairn::file_store(place).publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(fs::exists(empty));
+}
+
+/// As when a server was replaced in between, and the client asks the next one again.
+BOOST_AUTO_TEST_CASE(a_rename_that_was_carried_out_already_is_no_failure) {
+    scratch s;
+    auto const place = s.next();
+    fs::create_directories(place);
+    cairn::detail::temporary_file mine(place.string());
+    mine.write(cairn::byte_vector(3), false);
+    fs::rename(fs::directory_iterator(place)->path(), place / "m");
+    BOOST_CHECK_NO_THROW(mine.rename_to((place / "m").string()));
+    BOOST_TEST(fs::file_size(place / "m") == 3u);
+}
+
+/// All that takes time has been done by then.
+BOOST_AUTO_TEST_CASE(the_last_look_of_a_publisher_is_just_before_the_rename) {
+    scratch s;
+    auto const place = s.next();
+    cairn::file_store store(place);
+    cairn::any_store erased(store);
+    cairn::prefixed_store<cairn::file_store> prefixed(store);
+    store.publish("m", cairn::byte_vector(3), std::nullopt);
+    auto const check = [&](auto& way) {
+        int looks = 0;
+        auto const look = [&] {
+            ++looks;
+            BOOST_TEST(fs::file_size(place / "m") == 3u);
+            std::size_t written = 0;
+            for (auto const& e : fs::directory_iterator(place))
+                written += e.path().filename() != "m" && fs::file_size(e.path()) == 4;
+            BOOST_TEST(written == 1u);
+            throw cairn::error(cairn::errc::cancelled, {});
+        };
+        BOOST_CHECK_EXCEPTION(
+            way.publish("m", cairn::byte_vector(4), std::nullopt, look), cairn::error,
+            [](const auto& e) { return e.code() == make_error_code(cairn::errc::cancelled); });
+        BOOST_TEST(looks == 1);
+        BOOST_TEST(fs::file_size(place / "m") == 3u);
+        BOOST_TEST(entries(place) == 1u);
+    };
+    check(store);
+    check(erased);
+    check(prefixed);
+}
+
+/// It may be one that the program was started without, and others print there.
+BOOST_AUTO_TEST_CASE(no_file_gets_the_number_of_a_standard_stream) {
+    scratch s;
+    cairn::file_store store(s.next());
+    int const kept = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    ::close(STDIN_FILENO);
+    {
+        auto h = store.create("o", 1);
+        h.write(0, cairn::byte_vector(1));
+        BOOST_TEST(::fcntl(STDIN_FILENO, F_GETFD) == -1);
+        h.finish(true);
+    }
+    if (kept >= 0) {
+        ::dup2(kept, STDIN_FILENO);
+        ::close(kept);
+    }
+    BOOST_TEST(store.open("o").size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(a_temporary_file_that_was_removed_is_named) {

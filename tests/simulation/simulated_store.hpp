@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -143,10 +144,13 @@ public:
                              [&] { return writer(*c_, path, b->create(n, size)); });
         return c_->call("create of " + path, [&] { return create_now(path, size); });
     }
-    void publish(std::string_view n, bytes b, const std::optional<cairn::object_tag>& if_match) {
+    void publish(std::string_view n, bytes b, const std::optional<cairn::object_tag>& if_match,
+                 const std::function<void()>& look = {}) {
         auto const path = full(n);
-        if (auto to = bucket())
+        if (auto to = bucket()) {
+            if (look) look();
             return in_bucket(*c_, "publish of " + path, [&] { to->publish(n, b, if_match); });
+        }
         auto const temporary_path = full(std::string(temporary) + std::to_string(c_->process) +
                                          "." + std::to_string(c_->calls));
         auto const put = [&](const std::string& at) {
@@ -157,12 +161,13 @@ public:
             return w;
         };
         {
-            place_lock const lock(*c_, prefix_);
             auto w = c_->call("temporary file of " + path, [&] { return put(temporary_path); });
+            place_lock const lock(*c_, prefix_);
             remove_stale();
             if (if_match)
                 c_->call("comparison of " + path,
                          [&] { compare(path, c_->look_up(path), if_match); });
+            if (look) look();
             c_->call("rename to " + path, [&] {
                 // After a day others take it for one of a process that has ended.
                 if (!c_->server.find(temporary_path))
@@ -304,7 +309,7 @@ private:
         c_->cache.changed();
         return {*c_, path, std::move(f)};
     }
-    /// Whoever holds the lock is alone; without it, only what is a day old is certainly no one's.
+    /// Those of processes of this host that have ended, and what is a day old.
     void remove_stale() {
         constexpr std::int64_t day = 24 * 60 * 60;
         for (auto const& info : c_->list(prefix_)) {
@@ -312,8 +317,9 @@ private:
             auto const path = full(info.name);
             auto const f = c_->server.find(path);
             if (!f || f->by.process == c_->process) continue;
-            if (c_->kind == store_kind::locked || c_->maker().at - f->by.at > day)
-                c_->server.remove(path, c_->process);
+            bool const left = c_->where.host_of(f->by.process) == c_->where.host_of(c_->process) &&
+                              c_->world.dead(f->by.process);
+            if (left || c_->maker().at - f->by.at > day) c_->server.remove(path, c_->process);
         }
     }
 

@@ -9,6 +9,8 @@
 #include <cairn/comm/detail/tcp/rendezvous_file.hpp>
 #include <cairn/comm/unique_id.hpp>
 #include <cairn/load.hpp>
+#include <cairn/object_store/detail/process_identity.hpp>
+#include <cairn/object_store/detail/replace_file.hpp>
 #include <cairn/object_store/detail/write_back.hpp>
 #include <cairn/object_store/file.hpp>
 #include <cairn/save.hpp>
@@ -22,10 +24,12 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(limited_file_systems)
@@ -155,6 +159,100 @@ BOOST_AUTO_TEST_CASE(garbage_goes_and_loads_are_announced_where_nothing_can_be_s
     cairn::state_dict into{{"w", v}};
     (void)cairn::load(into, (root / "step_1").string(), announced);
     BOOST_TEST(v[0] == 1.0f);
+}
+
+/// What a save that was killed in its commit has left.
+BOOST_AUTO_TEST_CASE(garbage_goes_with_temporary_files_from_a_full_disk) {
+    support::scratch dir;
+    auto const root = dir.dir / "runs", place = root / "step_1";
+    (void)save_to(place.string());
+    auto other = cairn::detail::this_process();
+    other.run = std::string(32, 'c');  // another program, which has executed this one
+    auto const left = place / cairn::detail::temporary_name(other);
+    std::ofstream(left) << "x";
+    cairn::detail::save_intent i;
+    i.save_id = std::string(32, 'a');
+    i.owner = cairn::detail::record_owner::this_one();
+    i.names = {"__0_0." + i.save_id + ".distcp"};
+    cairn::file_store store(place);
+    store.publish(".saving." + i.save_id, i.encode(), std::nullopt);
+    store.create(i.names[0], 10).finish(false);
+    std::ofstream(left) << "x";  // the publication has removed it
+    other.boot = "of-another-host";
+    auto const alien = place / cairn::detail::temporary_name(other);
+    std::ofstream(alien) << "x";
+    watching const w(dir.dir.string());
+    w.s.before = [](std::string_view what, const std::string&, std::uint64_t) {
+        return what == "create" || what == "write" ? ENOSPC : 0;
+    };
+    auto const r = cairn::collect_garbage(root.string());
+    BOOST_TEST(!fs::exists(left));
+    BOOST_TEST(!fs::exists(place / i.names[0]));
+    BOOST_TEST(fs::exists(alien));
+    BOOST_TEST(is_there(place.string()));
+    auto const says = [&](const std::string& what) {
+        return std::any_of(r.lines.begin(), r.lines.end(),
+                           [&](const std::string& l) { return l.find(what) != l.npos; });
+    };
+    BOOST_TEST(says("removed step_1/" + left.filename().string()));
+    BOOST_TEST(says("step_1/temporary files that may be in use stay: "));
+}
+
+/// Others wait for it for a minute, and a sync may take longer.
+BOOST_AUTO_TEST_CASE(a_directory_is_not_locked_while_a_file_is_synced) {
+    support::scratch dir;
+    watching const w(dir.dir.string());
+    std::string calls;
+    w.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        if (what == "lock" || what == "rename" || (what == "fsync" && !fs::is_directory(path)))
+            calls += std::string(what) + " ";
+        return 0;
+    };
+    cairn::file_store(dir.dir).publish("m", cairn::byte_vector(3), std::nullopt);
+    BOOST_TEST(calls == "fsync lock rename lock ");
+}
+
+/// Over a network, a failure need not be the end of a rename.
+BOOST_AUTO_TEST_CASE(a_rename_that_may_still_happen_has_an_unknown_outcome) {
+    for (bool const source_goes : {true, false}) {
+        support::scratch dir;
+        cairn::file_store store(dir.dir);
+        store.publish("m", cairn::byte_vector(3), std::nullopt);
+        watching const w(dir.dir.string());
+        w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
+            return what == "rename" || (what == "remove" && !source_goes) ? EIO : 0;
+        };
+        BOOST_CHECK_EXCEPTION(
+            store.publish("m", cairn::byte_vector(4), store.tag("m")), cairn::error,
+            [&](const cairn::error& e) {
+                return e.code() == make_error_code(source_goes ? cairn::errc::io
+                                                               : cairn::errc::outcome_unknown);
+            });
+        BOOST_TEST(store.open("m").size() == 3u);
+    }
+}
+
+/// The rename was carried out, its answer was lost, and then the directory could not be looked at.
+BOOST_AUTO_TEST_CASE(a_rename_is_not_repeated_because_its_directory_cannot_be_looked_at) {
+    support::scratch dir;
+    auto const place = dir.dir / "c";
+    cairn::file_store store(place);
+    store.publish("m", cairn::byte_vector(3), std::nullopt);
+    watching const w(dir.dir.string());
+    bool renamed = false;
+    w.s.afterwards = [&](std::string_view what, const std::string&) {
+        return what == "rename" && !std::exchange(renamed, true) ? EIO : 0;
+    };
+    w.s.before = [&, looked = false](std::string_view what, const std::string& path,
+                                     std::uint64_t) mutable {
+        bool const fails = renamed && what == "look" && path == place.string();
+        return fails && !std::exchange(looked, true) ? EIO : 0;
+    };
+    BOOST_CHECK_EXCEPTION(
+        store.publish("m", cairn::byte_vector(4), store.tag("m")), cairn::error,
+        [](const cairn::error& e) { return e.code() == make_error_code(cairn::errc::io); });
+    w.s.afterwards = nullptr;
+    BOOST_TEST(store.open("m").size() == 4u);
 }
 
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_synced_is_no_error) {

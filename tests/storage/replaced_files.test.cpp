@@ -160,6 +160,18 @@ BOOST_AUTO_TEST_CASE(a_file_of_pytorch_that_is_replaced_at_any_time_is_noticed) 
         BOOST_TEST(noticed[n] == 1, "file " << n / most << " at opening " << n % most);
 }
 
+/// Its checksums are right, whichever save it is of.
+BOOST_AUTO_TEST_CASE(a_verification_notices_a_file_of_pytorch_that_is_replaced) {
+    overwritten const c;
+    auto const seen = std::make_shared<overwritten_store::openings>();
+    seen->at = c.files.size() + 1;  // each is looked at first, and then one after the other read
+    seen->replaced = c.files[0];
+    overwritten_store const store(cairn::file_store(c.dir.dir), seen);
+    auto const r = cairn::verify(store.at("c"));
+    BOOST_TEST(!r.whole());
+    BOOST_TEST(!r.damaged);
+}
+
 /// The versions that the coordinator has noted are not sent: another rank reads what is there.
 BOOST_AUTO_TEST_CASE(a_file_of_pytorch_that_another_rank_finds_replaced_is_noticed) {
     overwritten const c;

@@ -217,8 +217,10 @@ BOOST_AUTO_TEST_CASE(short_and_interrupted_calls_are_gone_on_with) {
     watching const w(dir.dir.string());
     w.s.most_at_once = 1000;
     int calls = 0;
+    bool listing = false;
     w.s.before = [&](std::string_view what, const std::string&, std::uint64_t) {
-        bool const may_wait = what == "write" || what == "read" || what == "fsync";
+        std::set<std::string_view> const all{"write", "read", "fsync", "mkdir", "remove", "rmdir"};
+        bool const may_wait = all.contains(what) || (what == "look" && listing);
         return may_wait && ++calls % 2 == 1 ? EINTR : 0;
     };
     cairn::file_store store(dir.dir / "place");
@@ -229,6 +231,12 @@ BOOST_AUTO_TEST_CASE(short_and_interrupted_calls_are_gone_on_with) {
     h.finish(true);
     store.open("a").read(0, read);
     BOOST_TEST((read == bytes));
+    listing = true;
+    BOOST_TEST(store.list().size() == 1u);
+    listing = false;
+    store.remove("a");
+    cairn::file_store(dir.dir).remove_place("place");
+    BOOST_TEST(!fs::exists(dir.dir / "place"));
     BOOST_TEST(calls > 20);
 }
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -219,6 +220,35 @@ BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
         });
         BOOST_TEST((store.tag(".metadata") == before));
     }
+}
+
+/// Another process adopts the intent while `.metadata` is written, which takes a while.
+class slow_store : public support::forwarding_store<cairn::file_store> {
+public:
+    explicit slow_store(cairn::file_store s) : forwarding_store(std::move(s)) {}
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    using forwarding_store::publish;
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m,
+                 const std::function<void()>& look) {
+        auto const name = ".saving." + id_a;
+        auto its = save_intent::decode(cairn::read_whole(store_, name));
+        its.owner = of_another_host(id_a).owner;
+        store_.publish(name, its.encode(), std::nullopt);
+        store_.publish(n, b, std::move(m), look);
+    }
+};
+static_assert(cairn::ObjectStore<slow_store>);
+
+BOOST_AUTO_TEST_CASE(a_save_that_is_adopted_while_its_metadata_is_written_cannot_commit) {
+    place p;
+    slow_store store{cairn::file_store(p.at)};
+    cairn::detail::claim<slow_store> mine;
+    (void)mine.take(store, id_a, {"__0_0.distcp"}, true);
+    auto const before = store.tag(".metadata");
+    BOOST_CHECK_EXCEPTION(
+        mine.publish(store, cairn::read_whole(store, ".metadata")), cairn::error,
+        [](const auto& e) { return e.code() == make_error_code(cairn::errc::concurrent_save); });
+    BOOST_TEST((store.tag(".metadata") == before));
 }
 
 /// A host of NFS, which has cached that there are no data files, until it changes the place itself.

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/forks.hpp>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,7 +40,17 @@ public:
 
 private:
     template <class F>
-    unique_fd(const descriptor_change&, F& open) : fd_(open()), kept_(fd_) {}
+    unique_fd(const descriptor_change&, F& open) : fd_(not_a_stream(open())), kept_(fd_) {}
+
+    /// In a program that was started without standard streams, a descriptor may get the number of
+    /// one, and what other code prints would be written to it.
+    static int not_a_stream(int fd) noexcept {
+        if (fd < 0 || fd > STDERR_FILENO) return fd;
+        int const other = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (other < 0) return fd;
+        ::close(fd);
+        return other;
+    }
 
     int fd_ = -1;
     kept_from_children kept_{};

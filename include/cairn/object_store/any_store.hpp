@@ -9,6 +9,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,7 +42,8 @@ class any_store {
         virtual ~store_interface() = default;
         virtual std::unique_ptr<writer_interface> create(std::string_view, std::uint64_t size,
                                                          bool durable) = 0;
-        virtual void publish(std::string_view, byte_span, std::optional<object_tag>) = 0;
+        virtual void publish(std::string_view, byte_span, std::optional<object_tag>,
+                             const std::function<void()>& look) = 0;
         virtual void prepare_publish(std::string_view) = 0;
         virtual std::unique_ptr<reader_interface> open(std::string_view) = 0;
         virtual object_tag tag(std::string_view) = 0;
@@ -112,8 +114,9 @@ class any_store {
             };
             return std::make_unique<writer_of<decltype(begin())>>(begin());
         }
-        void publish(std::string_view name, byte_span b, std::optional<object_tag> match) override {
-            s_.publish(name, b, std::move(match));
+        void publish(std::string_view name, byte_span b, std::optional<object_tag> match,
+                     const std::function<void()>& look) override {
+            detail::publish_after(look, s_, name, b, std::move(match));
         }
         void prepare_publish(std::string_view name) override { detail::prepare_publish(s_, name); }
         std::unique_ptr<reader_interface> open(std::string_view name) override {
@@ -314,8 +317,9 @@ public:
     writer create(std::string_view name, std::uint64_t size, bool durable = true) {
         return writer(s_->create(name, size, durable));
     }
-    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
-        s_->publish(name, b, std::move(match));
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match,
+                 const std::function<void()>& look = {}) {
+        s_->publish(name, b, std::move(match), look);
     }
     void prepare_publish(std::string_view name) { s_->prepare_publish(name); }
     reader open(std::string_view name) { return reader(s_->open(name)); }

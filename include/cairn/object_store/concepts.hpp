@@ -8,10 +8,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -78,6 +80,10 @@ struct object_info {
 /// - *publish*: atomic and durable. With `if_match` set, replaces only the version of that tag and
 ///   fails with @ref errc::concurrent_save otherwise. Readers see the old or the new bytes, never a
 ///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
+/// - *A last look*: where `publish` takes time before the step that replaces the object, e.g. to
+///   write and sync a temporary file, an optional `s.publish(name, bytes, if_match, look)`, with a
+///   `std::function<void()>`, calls `look` immediately before that step. What it throws is passed
+///   on, and nothing has changed. Without this member, a save looks before it calls `publish`.
 /// - *Conditions* that only some servers heed may be tried by an optional member,
 ///   `s.prepare_publish(name)`: when a save begins, so that nothing is between its last look at
 ///   whether its place is still its own and the `publish` of `.metadata`. What a trial may leave is
@@ -288,6 +294,19 @@ std::chrono::milliseconds lag_of([[maybe_unused]] const Store& s) {
 template <ObjectStore Store>
 void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_view name) {
     if constexpr (requires { s.prepare_publish(name); }) s.prepare_publish(name);
+}
+
+/// Replaces an object after a look at whether that may still happen, as late as the store can.
+/// @param look  Throws if not; may be empty.
+template <ObjectStore Store>
+void publish_after(const std::function<void()>& look, Store& s, std::string_view name,
+                   byte_span bytes, std::optional<object_tag> match) {
+    if constexpr (requires { s.publish(name, bytes, match, look); }) {
+        if (look) return s.publish(name, bytes, std::move(match), look);
+    } else if (look) {
+        look();
+    }
+    s.publish(name, bytes, std::move(match));
 }
 
 /// Gives an object or a place the permissions of another one, in a store that has some.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -112,7 +113,9 @@ public:
     /// by a lock on the directory, so that of those that match one tag exactly one succeeds; on
     /// file systems without such locks, the tag is still compared immediately before the rename,
     /// and there is a warning.
-    void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match);
+    /// @param look  Called immediately before the rename; may throw.
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match,
+                 const std::function<void()>& look = {});
 
     reader open(std::string_view name);
 

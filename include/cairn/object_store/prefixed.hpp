@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,8 +106,9 @@ public:
     {
         return base_->reopen(full(name));
     }
-    void publish(std::string_view name, byte_span b, std::optional<object_tag> match) {
-        base_->publish(full(name), b, std::move(match));
+    void publish(std::string_view name, byte_span b, std::optional<object_tag> match,
+                 const std::function<void()>& look = {}) {
+        detail::publish_after(look, *base_, full(name), b, std::move(match));
     }
     void prepare_publish(std::string_view name) { detail::prepare_publish(*base_, full(name)); }
     void remove_trials() {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -217,6 +218,11 @@ public:
                 [&] { s.publish("m", pattern(5), match); });
         expect_content(s, "m", pattern(4));
         s.publish("m", pattern(6), std::nullopt);
+        if constexpr (requires(std::function<void()> f) { s.publish("m", pattern(7), {}, f); }) {
+            std::function<void()> const look = [] { throw error(errc::cancelled, {}); };
+            expect_error(errc::cancelled, "publish must pass on what its last look throws",
+                         [&] { s.publish("m", pattern(7), std::nullopt, look); });
+        }
         expect_content(s, "m", pattern(6));
         auto const before = s.tag("m");
         std::atomic<int> winners{0};

@@ -272,12 +272,12 @@ DEFECTS = [
            by="storage:leftovers storage", wrong="a save that was presumed dead is committed "
            "without its files"),
     Defect("doubt-taken-for-failure", CLAIM,
-           "if (!is_untouched(store, why)) throw doubt(store, why);",
-           "if (!PLANTED && !is_untouched(store, why)) throw doubt(store, why);",
+           "!is_untouched(store, why)) throw doubt(store, why);",
+           "!PLANTED && !is_untouched(store, why)) throw doubt(store, why);",
            by="storage", wrong="after a publish that took effect the new files are removed"),
     Defect("metadata-published-unconditionally", CLAIM,
-           "store.publish(metadata_name, bytes, start_);",
-           "store.publish(metadata_name, bytes, PLANTED ? std::optional<object_tag>() "
+           "store, metadata_name, bytes, start_);",
+           "store, metadata_name, bytes, PLANTED ? std::optional<object_tag>() "
            ": std::optional<object_tag>(start_));",
            by="storage", wrong="of two jobs that save to one place both succeed"),
     Defect("overwrite-off-ignored", CLAIM,

@@ -13,6 +13,7 @@
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/file_versions.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/stored_chunk.hpp>
 #include <cairn/storage/open_file.hpp>
@@ -55,17 +56,19 @@ public:
     }
 
     /// Starts over if another save has replaced the checkpoint meanwhile, because its files are
-    /// gone then.
+    /// gone then, or, without a save id, have its names.
     /// @return whether there were no findings
     bool run() {
         constexpr int most_saves = 8;
         for (int n = 1;; ++n) {
             auto const before = store_.tag(scope_.metadata_file);
             auto const replaced = [&] { return store_.tag(scope_.metadata_file) != before; };
-            if (run_once() || n == most_saves || !changes_within_lag(store_, replaced))
+            bool const whole = run_once() && (meta_.file_versions.empty() || !replaced());
+            if (whole || n == most_saves || !changes_within_lag(store_, replaced))
                 return findings_.empty();
             findings_.clear();
             damaged_ = false;
+            failure_ = nullptr;
             unverified_.reset();
             unread_.clear();
             files_ = items_ = 0;
@@ -108,7 +111,11 @@ private:
         if (whole([&] { check_metadata(f.meta); })) note_metadata(unverified_, f.meta);
         if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
         bytes = {};
-        return run_files(std::move(f.meta));
+        if (findings_.empty()) note_file_versions(store_, f.meta);
+        (void)run_files(std::move(f.meta));
+        // Files whose names the next save uses again may be of two saves.
+        whole([&] { check_file_versions(store_, meta_, setup_); });
+        return findings_.empty();
     }
     bool run_files(metadata meta) {
         meta_ = std::move(meta);

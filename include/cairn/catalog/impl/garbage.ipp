@@ -185,10 +185,19 @@ inline bool collect_temporaries(const std::string& directory, const std::string&
     auto const found = temporaries_in(directory);
     if (found.empty()) return false;
     std::int64_t now = 0;  // in seconds
-    if (!dry_run) {        // a publisher removes them
-        file_store place(directory);
-        storage_clock const clock(place);
-        now = modification_times(place.list()).of(clock.name()) / 1'000'000'000;
+    // Those that need no clock: a full disk has no space for one.
+    if (!dry_run) remove_stale_temporaries(directory, std::nullopt);
+    if (!dry_run && !temporaries_in(directory).empty()) {  // a publisher removes the old ones
+        try {
+            auto place = file_store(directory).syncing_where_it_can();
+            storage_clock const clock(place);
+            now = modification_times(place.list()).of(clock.name()) / 1'000'000'000;
+        } catch (const error& e) {
+            if (e.code() == make_error_code(errc::permission_denied)) throw;
+            ++report.problems;
+            report.lines.push_back(
+                prefix + "temporary files that may be in use stay: " + terminal_text(e.what()));
+        }
     }
     std::set<std::string> there;
     for (auto& one : temporaries_in(directory)) there.insert(std::move(one.name));

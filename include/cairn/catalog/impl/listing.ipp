@@ -98,10 +98,9 @@ inline std::optional<listed_checkpoint> list_other(any_store place, const checkp
     listed_checkpoint l{id, checkpoint_state::broken, {}, 0, {}};
     try {
         look_at_other(std::move(place), l);
-    } catch (const error& e) {
-        if (e.code() != make_error_code(errc::permission_denied)) throw;
+    } catch (...) {  // e.g. another host removes it
         l.state = checkpoint_state::unreadable;
-        l.problem = e.what();
+        l.problem = current_problem().text;
     }
     if (l.problem.empty()) return {};
     return l;

@@ -12,6 +12,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/metadata/check.hpp>
 #include <cairn/metadata/detail/locations.hpp>
+#include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_file.hpp>
 #include <cairn/storage/detail/data_names.hpp>
@@ -149,7 +150,14 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     auto const bytes = read_whole(place, metadata_name);
     check();
     place.publish(quarantined_name, bytes, std::nullopt);
-    check();
+    try {
+        check();
+    } catch (...) {
+        // Beside another checkpoint it would keep strays. Without one, it may be what another
+        // process has put aside.
+        if (exists(place, metadata_name)) place.remove(quarantined_name);
+        throw;
+    }
     place.remove(metadata_name, examined);
     place.sync();
 }

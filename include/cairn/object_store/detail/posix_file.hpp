@@ -70,6 +70,9 @@ int make_file(unique_fd& fd, F&& open) {
 /// it by then.
 CAIRN_DECL void close_file(unique_fd& fd, const std::string& path);
 
+/// Calls `pwrite`, once more if there was no room as @ref with_space says. @return its result.
+CAIRN_DECL ::ssize_t write_some(int fd, std::uint64_t at, std::span<const std::byte> b);
+
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                           const std::string& path);
 

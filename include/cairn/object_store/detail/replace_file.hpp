@@ -8,6 +8,7 @@
 #include <cairn/object_store/detail/registered_id.hpp>
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstddef>
@@ -46,10 +47,11 @@ private:
 
 /// Returns a name for a temporary file that identifies the process that writes it, so that others
 /// can tell whether that has ended: `.cairn-publish.<boot>.<pid space>.<pid>.<started>.<run, 32 hex
-/// digits>.<32 hex digits>`.
+/// digits>.<16 hex digits>`. No longer than the 143 bytes that eCryptfs allows.
 CAIRN_DECL std::string temporary_name(const process_identity& owner);
-/// Returns the owner of a temporary file; nothing if the name is not that of one. Unknown if it has
-/// the older form `.cairn-publish.<8 hex digits>.<32 hex digits>`.
+/// Returns the owner of a temporary file; nothing if the name is not that of one. Older versions
+/// end it in 32 hex digits; unknown if it has the form `.cairn-publish.<8 hex digits>.<32 hex
+/// digits>`.
 CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name);
 
 struct close_directory {
@@ -83,8 +85,7 @@ CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
 /// Removes a directory that contains nothing but stale temporary files. @return 0, or an errno.
 CAIRN_DECL int remove_directory(const std::string& directory);
 
-/// A temporary file beside the one that it will replace. Its creator holds the directory's lock, if
-/// there are locks. Removed if destroyed before `rename_to`.
+/// A temporary file beside the one that it will replace. Removed if destroyed before `rename_to`.
 class temporary_file {
 public:
     explicit temporary_file(std::string directory);
@@ -94,17 +95,19 @@ public:
     /// @param durable  The bytes are synced.
     /// @param must     It is an error, too, if the file system cannot do that.
     void write(std::span<const std::byte> b, bool durable, bool must = true);
+    /// The directory's lock is held, if there are locks.
+    /// @throws error errc::outcome_unknown if it may still be carried out
     void rename_to(const std::string& file);
 
     /// Removes files that other publishers have left; called after `write`, which tells the time.
-    void remove_stale() const { remove_stale_temporaries(directory_, written_); }
+    void remove_stale() const { remove_stale_temporaries(directory_, written_.st_mtim.tv_sec); }
 
 private:
     std::string directory_, name_;
     live_temporary live_{name_};
     std::string path_;
     unique_fd fd_{};
-    std::int64_t written_ = 0;
+    struct ::stat written_ {};  ///< When it was written.
     bool renamed_ = false;
 };
 

@@ -4,12 +4,10 @@
 
 #include <cairn/object_store/detail/direct_writes.hpp>
 
-#include <cairn/detail/blocked_signals.hpp>
 #include <cairn/memory/detail/slab.hpp>
 #include <cairn/object_store/detail/posix_file.hpp>
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -93,10 +91,7 @@ CAIRN_DECL bool direct_writes::write_blocks(int fd, const std::string& path) {
     filled_ -= left.size();
     bool direct = true;
     while (direct && !left.empty()) {
-        auto const n = retry_interrupted([&] {
-            return without_sigxfsz(
-                [&] { return ::pwrite(fd, left.data(), left.size(), static_cast<off_t>(begin_)); });
-        });
+        auto const n = write_some(fd, begin_, left);
         if (n < 0 && errno == EINVAL && set_direct(fd, false)) {
             direct = false;
         } else {

@@ -171,7 +171,8 @@ struct file_store::impl {
             int const at = ::dirfd(d.get());
             int const why = detail::reread(
                 [&] {
-                    if (::fstatat(at, e->d_name, &s, flags) == 0) return 0;
+                    auto const look = [&] { return ::fstatat(at, e->d_name, &s, flags); };
+                    if (detail::retry_interrupted(look) == 0) return 0;
                     if (errno == ESTALE)
                         detail::fail_reading(ESTALE, directory + "/" + e->d_name,
                                              "cannot look at it");
@@ -199,6 +200,16 @@ struct file_store::impl {
             detail::fail(why, directory + "/" + e->d_name, "cannot look at it");
         }
         if (errno != 0) detail::fail(errno, directory, "cannot list it");
+    }
+    /// Returns the names of the entries for which `f` returns true, in order; links are entries.
+    template <class F>
+    static std::vector<std::string> names_where(const file_store& at, F&& f) {
+        std::vector<std::string> out;
+        for_each_entry(at.dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
+            if (f(std::string_view(name), s)) out.emplace_back(name);
+        });
+        std::sort(out.begin(), out.end());
+        return out;
     }
 };
 
@@ -252,10 +263,14 @@ CAIRN_DECL file_store::writer file_store::reopen(std::string_view name) {
 }
 
 CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
-                                    std::optional<object_tag> if_match) {
+                                    std::optional<object_tag> if_match,
+                                    const std::function<void()>& look) {
     auto const file = impl::full(*this, name).string();
     auto const directory = impl::full(*this, name).parent_path().string();
     auto const replace = [&] {
+        detail::temporary_file temporary(directory);
+        temporary.write(b, options_.sync_files, must_sync_);
+        // Only now: others wait for the lock for a limited time, and a sync may take longer.
         detail::directory_lock const lock(directory);
         if (!lock.held())
             impl::warn(
@@ -263,13 +278,10 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                 "'" + directory + "' cannot be locked (" + detail::system_text(lock.refusal()) +
                     "): of two jobs that save to one place at the same moment both may be told "
                     "that they have succeeded, so only one job may save there");
-        detail::temporary_file temporary(directory);
-        temporary.write(b, options_.sync_files, must_sync_);
         temporary.remove_stale();
-        if (if_match) {
-            if (auto const there = tag(name); there != *if_match)
-                throw impl::replaced(file, *if_match, there);
-        }
+        auto const there = if_match ? tag(name) : object_tag();
+        if (if_match && there != *if_match) throw impl::replaced(file, *if_match, there);
+        if (look) look();
         temporary.rename_to(file);
     };
     for (int tries = 0;; ++tries) {
@@ -278,9 +290,10 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
             replace();
             break;
         } catch (const error&) {
-            std::error_code ignored;
-            if (tries == detail::most_removals_of_a_place ||
-                std::filesystem::exists(directory, ignored))
+            // Where nothing says that the directory is gone, the rename may have happened.
+            struct ::stat s {};
+            if (tries == detail::most_removals_of_a_place || ::stat(directory.c_str(), &s) == 0 ||
+                (errno != ENOENT && errno != ENOTDIR))
                 throw;
         }
     }
@@ -338,12 +351,9 @@ CAIRN_DECL std::vector<object_info> file_store::list() {
 }
 
 CAIRN_DECL std::vector<std::string> file_store::places() {
-    std::vector<std::string> out;
-    impl::for_each_entry(dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
-        if (S_ISDIR(s.st_mode) && name[0] != '.') out.emplace_back(name);
+    return impl::names_where(*this, [](std::string_view n, const struct ::stat& s) {
+        return S_ISDIR(s.st_mode) && !n.starts_with('.');
     });
-    std::sort(out.begin(), out.end());
-    return out;
 }
 
 CAIRN_DECL std::vector<place_info> file_store::all_places() {
@@ -441,28 +451,18 @@ CAIRN_DECL void file_store::adopt_permissions(std::string_view a, std::string_vi
 }
 
 CAIRN_DECL std::vector<std::string> file_store::hidden_places() {
-    std::vector<std::string> out;
-    impl::for_each_entry(dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
-        std::string_view const n(name);
-        if (S_ISDIR(s.st_mode) && n.starts_with('.') && n != "." && n != "..")
-            out.emplace_back(name);
+    return impl::names_where(*this, [](std::string_view n, const struct ::stat& s) {
+        return S_ISDIR(s.st_mode) && n.starts_with('.') && n != "." && n != "..";
     });
-    std::sort(out.begin(), out.end());
-    return out;
 }
 
 CAIRN_DECL std::vector<std::string> file_store::others() {
-    std::vector<std::string> out;
-    impl::for_each_entry(dir_, AT_SYMLINK_NOFOLLOW, [&](const char* name, const struct ::stat& s) {
-        if (S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return;
+    return impl::names_where(*this, [&](std::string_view n, const struct ::stat& s) {
+        if (S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return false;
         struct ::stat target {};
-        if (S_ISLNK(s.st_mode) && ::stat((dir_ + "/" + name).c_str(), &target) == 0 &&
-            S_ISREG(target.st_mode))
-            return;
-        out.emplace_back(name);
+        return !S_ISLNK(s.st_mode) || ::stat((dir_ + "/").append(n).c_str(), &target) != 0 ||
+               !S_ISREG(target.st_mode);
     });
-    std::sort(out.begin(), out.end());
-    return out;
 }
 
 CAIRN_DECL void file_store::remove_tree(std::string_view name) {

@@ -48,6 +48,7 @@ CAIRN_DECL void fail(int e, const std::string& path, const char* what) {
     if (e == EMFILE || e == ENFILE) remedy = "raise the limit of open files";
     if (e == ENOSPC || e == EDQUOT) remedy = no_space_remedy;
     if (e == EFBIG) remedy = file_size_remedy;
+    if (e == ENAMETOOLONG) remedy = "choose a place, or a file system, where names may be longer";
     throw error(errc::io, {.file = path, .found = text, .remedy = std::move(remedy)});
 }
 
@@ -67,17 +68,22 @@ CAIRN_DECL void close_file(unique_fd& fd, const std::string& path) {
     if (int const e = fd.close(); e != 0 && e != EINTR) fail(e, path, "cannot close it");
 }
 
+CAIRN_DECL ::ssize_t write_some(int fd, std::uint64_t at, std::span<const std::byte> b) {
+    ::ssize_t n = 0;
+    (void)with_space([&] {
+        n = retry_interrupted([&] {
+            return without_sigxfsz(
+                [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
+        });
+        return n < 0 ? errno : 0;
+    });
+    return n;
+}
+
 CAIRN_DECL void write_all(int fd, std::uint64_t at, std::span<const std::byte> b,
                           const std::string& path) {
     while (!b.empty()) {
-        ::ssize_t n = 0;
-        (void)with_space([&] {
-            n = retry_interrupted([&] {
-                return without_sigxfsz(
-                    [&] { return ::pwrite(fd, b.data(), b.size(), static_cast<off_t>(at)); });
-            });
-            return n < 0 ? errno : 0;
-        });
+        auto const n = write_some(fd, at, b);
         if (n <= 0) fail(n < 0 ? errno : EIO, path, "cannot write it");
         b = b.subspan(static_cast<std::size_t>(n));
         at += static_cast<std::uint64_t>(n);
@@ -268,7 +274,8 @@ inline void make_missing(const std::filesystem::path& p, const std::filesystem::
     if ((there != ENOENT && there != ENOTDIR) || parent.empty() || parent == p) refuse(there);
     for (int tries = 0;; ++tries) {
         make_missing(parent, wanted);
-        int e = with_space([&] { return ::mkdir(p.c_str(), 0777) == 0 ? 0 : errno; });
+        auto const make = [&] { return ::mkdir(p.c_str(), 0777); };
+        int e = with_space([&] { return retry_interrupted(make) == 0 ? 0 : errno; });
         if (e == EEXIST) e = look();  // another rank has made it, and may have removed it again
         if (e == 0) break;
         if (e != ENOENT || tries == most_removals_of_a_place) refuse(e == EEXIST ? ENOTDIR : e);
@@ -314,11 +321,13 @@ CAIRN_DECL void remove_file_below(const std::string& directory, std::string_view
     }
     std::string const last(name);
     std::optional<removed_space::hold> space;
-    if (::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
+    auto const look = [&] { return ::fstatat(at.get(), last.c_str(), &s, AT_SYMLINK_NOFOLLOW); };
+    if (retry_interrupted(look) == 0) {
         if (S_ISLNK(s.st_mode)) refuse_link();
         space.emplace(at.get(), last.c_str(), s);
     }
-    if (::unlinkat(at.get(), last.c_str(), 0) != 0 && errno != ENOENT && errno != ENOTDIR)
+    auto const remove = [&] { return ::unlinkat(at.get(), last.c_str(), 0); };
+    if (retry_interrupted(remove) != 0 && errno != ENOENT && errno != ENOTDIR)
         fail(errno, path, "cannot remove it");
 }
 

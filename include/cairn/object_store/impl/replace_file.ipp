@@ -62,14 +62,15 @@ CAIRN_DECL directory_lock::~directory_lock() {
 CAIRN_DECL std::string temporary_name(const process_identity& owner) {
     return ".cairn-publish." + owner.boot + "." + std::to_string(owner.pid_space) + "." +
            std::to_string(owner.pid) + "." + std::to_string(owner.started) + "." + owner.run + "." +
-           new_save_id();
+           new_save_id().substr(16);
 }
 
 CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view name) {
     constexpr std::string_view prefix = ".cairn-publish.";
-    auto const is_id = [](std::string_view s) {
-        return s.size() == 32 && s.find_first_not_of("0123456789abcdef") == s.npos;
+    auto const is_hex = [](std::string_view s) {
+        return s.find_first_not_of("0123456789abcdef") == s.npos;
     };
+    auto const is_id = [&](std::string_view s) { return s.size() == 32 && is_hex(s); };
     if (!name.starts_with(prefix)) return {};
     name.remove_prefix(prefix.size());
     std::vector<std::string_view> parts;
@@ -77,8 +78,9 @@ CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view n
         parts.push_back(name.substr(0, dot));
         name.remove_prefix(dot + 1);
     }
-    if (!is_id(name)) return {};
-    if (parts.size() == 1 && parts[0].size() == 8) return process_identity{};
+    bool const is_short = name.size() == 16 && is_hex(name);
+    if (!is_short && !is_id(name)) return {};
+    if (parts.size() == 1 && parts[0].size() == 8 && !is_short) return process_identity{};
     if (parts.size() != 5 || !is_id(parts[4])) return {};
     auto const read = [](std::string_view text, auto& into) {
         auto const* const end = text.data() + text.size();
@@ -108,17 +110,26 @@ CAIRN_DECL temporary_file::~temporary_file() {
 CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable, bool must) {
     write_all(fd_.get(), 0, b, path_);
     if (durable) sync_file(fd_.get(), path_, must);
-    written_ = status_of(fd_.get(), path_).st_mtim.tv_sec;
+    written_ = status_of(fd_.get(), path_);
     close_file(fd_, path_);
 }
 
 CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
-    if (::rename(path_.c_str(), file.c_str()) == 0) {
-        renamed_ = true;
-        return;
-    }
-    int const e = errno;
+    int const e = ::rename(path_.c_str(), file.c_str()) == 0 ? 0 : errno;
     struct ::stat s {};
+    // A network file system may repeat a rename whose answer was lost, and then find no source.
+    renamed_ =
+        e == 0 || (e == ENOENT && ::stat(file.c_str(), &s) == 0 && is_same_file(s, written_) &&
+                   nanoseconds(s.st_mtim) == nanoseconds(written_.st_mtim));
+    if (renamed_) return;
+    // A server whose answer is late may still carry it out, unless the source is gone.
+    bool const refused = e == EACCES || e == EPERM || e == EROFS;
+    auto const remove = [&] { return ::unlink(path_.c_str()); };
+    if (!refused && retry_interrupted(remove) != 0 && errno != ENOENT)
+        throw error(errc::outcome_unknown,
+                    {.file = file,
+                     .expected = "the temporary file '" + name_ + "' renamed to it, or removed",
+                     .found = "neither: " + system_text(e)});
     if (e != ENOENT || ::stat(directory_.c_str(), &s) != 0) fail(e, file, "cannot rename to it");
     throw error(errc::io, {.file = file,
                            .expected = "the temporary file '" + name_ + "' beside it",
@@ -143,8 +154,11 @@ CAIRN_DECL std::vector<found_temporary> temporaries_in(const std::string& direct
             !S_ISREG(s.st_mode))
             continue;
         bool const left = was_left(*owner, name);
-        all.push_back(
-            {std::move(name), static_cast<std::uint64_t>(s.st_size), s.st_mtim.tv_sec, left});
+        // A server of NFS keeps something else as the time of modification of a file that was
+        // created exclusively, until the client sets it: until then, it is empty.
+        auto const modified =
+            s.st_size == 0 ? std::max(s.st_mtim.tv_sec, s.st_ctim.tv_sec) : s.st_mtim.tv_sec;
+        all.push_back({std::move(name), static_cast<std::uint64_t>(s.st_size), modified, left});
     }
     return all;
 }
@@ -156,7 +170,9 @@ CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
 }
 
 CAIRN_DECL int remove_directory(const std::string& directory) {
-    auto const remove = [&] { return ::rmdir(directory.c_str()) == 0 ? 0 : errno; };
+    auto const remove = [&] {
+        return retry_interrupted([&] { return ::rmdir(directory.c_str()); }) == 0 ? 0 : errno;
+    };
     int const e = remove();
     if (e != ENOTEMPTY && e != EEXIST) return e;
     remove_stale_temporaries(directory, std::nullopt);  // no later publisher here would do so

@@ -71,12 +71,16 @@ public:
     /// @throws error errc::outcome_unknown if the new metadata may be in place; any other error
     /// means that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
-        definite([&] { own_.expect_mine(store); });
+        bool looked = false;
+        auto const look = [&] {
+            own_.expect_mine(store);
+            looked = true;
+        };
         try {
-            store.publish(metadata_name, bytes, start_);
+            publish_after(look, store, metadata_name, bytes, start_);
         } catch (...) {
             auto const why = std::current_exception();
-            if (!is_untouched(store, why)) throw doubt(store, why);
+            if (looked && !is_untouched(store, why)) throw doubt(store, why);
             definite([&] { std::rethrow_exception(why); });
         }
     }

@@ -36,7 +36,11 @@ public:
         // of another process's intent.
         auto tag = store.tag(name_);
         auto const there = read_existing(store, name_);
-        if (!there || !std::ranges::equal(*there, bytes)) throw give_up(store, there.has_value());
+        if (!there || !std::ranges::equal(*there, bytes)) {
+            auto lost = presumed_dead(store, there.has_value());
+            name_.clear();
+            throw lost;
+        }
         tag_ = std::move(tag);
     }
 
@@ -60,12 +64,6 @@ public:
     }
 
 private:
-    template <ObjectStore Store>
-    error give_up(Store& store, bool there_is_another) {
-        auto lost = presumed_dead(store, there_is_another);
-        name_.clear();
-        return lost;
-    }
     template <ObjectStore Store>
     error presumed_dead(Store& store, bool there_is_another) const {
         return error(errc::concurrent_save,
