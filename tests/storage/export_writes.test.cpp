@@ -119,6 +119,25 @@ private:
     std::shared_ptr<log> log_;
 };
 
+/// A store in which the first byte of a side file is another one when it is read.
+template <class Store>
+class changed_side : public Store {
+public:
+    explicit changed_side(Store s) : Store(std::move(s)) {}
+    changed_side at(const std::string& id) const { return changed_side(Store::at(id)); }
+
+    struct handle {
+        decltype(std::declval<Store&>().open("")) from;
+        bool changes;
+        std::uint64_t size() { return from.size(); }
+        void read(std::uint64_t at, std::span<std::byte> into) {
+            from.read(at, into);
+            if (changes && at == 0 && !into.empty()) into[0] ^= std::byte{1};
+        }
+    };
+    handle open(std::string_view n) { return {Store::open(n), n == "side.1"}; }
+};
+
 /// A planner that finishes a plan in another order.
 class reversing_planner : public support::wrapping_planner {
 public:
@@ -293,6 +312,27 @@ BOOST_AUTO_TEST_CASE(a_file_that_would_stop_the_next_export_is_refused) {
     for (int i = 0; i < 2; ++i) {
         BOOST_TEST(why(renames, "config.json") == "no failure");
         BOOST_TEST(why(flat_exports::store(flat), "tokenizer/vocab.json") == "no failure");
+    }
+}
+
+/// A file without checksums would have it, and nothing would tell.
+BOOST_AUTO_TEST_CASE(a_byte_that_changes_aside_fails_an_export) {
+    auto const check = [](auto const& store, held how) {
+        std::vector<part_of_state> const parts{{"a", dtype::float32, {2, 3}, how},
+                                               {"b", dtype::float32, {6, 20'000}, how}};
+        auto const why = failure_of([&] { save_on(store, parts, 2, "m.safetensors"); });
+        BOOST_TEST(says(why, "rank 1"), why);
+        BOOST_TEST(says(why, "'a'"), why);
+        BOOST_TEST(says(why, "side.1"), why);
+        BOOST_TEST(says(why, "the bytes that this rank has put aside"), why);
+    };
+    for (auto const how : {held::rows, held::columns}) {
+        support::scratch s;
+        check(changed_side(cairn::file_store(s.dir)), how);
+        BOOST_TEST(entries_of(s.dir).empty());
+        cairn::memory_store memory;
+        check(changed_side(flat_exports::store(memory)), how);
+        BOOST_TEST(memory.list().empty());
     }
 }
 

@@ -30,8 +30,8 @@
 
 /// Several ranks write files in which every byte has its place beforehand. A rank writes what it
 /// may directly; the rest goes into a side file of its own, from which the coordinator completes
-/// the files: bytes of files in the order of its items, then the CRC-32 of each run that it holds,
-/// then that of these checksums.
+/// the files: bytes of files in the order of its items, then for each item the CRC-32 of its bytes
+/// there and that of each run that it holds, then that of these checksums.
 namespace cairn::detail {
 
 /// A stretch of bytes of a file.
@@ -164,14 +164,14 @@ void for_each_run(const write_item& item, const item_share& share, F&& f) {
 /// The layout of a rank's side file.
 struct side_layout {
     std::vector<std::uint64_t> at{};    ///< Where each item's bytes begin.
-    std::vector<std::size_t> crc_at{};  ///< The number of each item's first checksum.
+    std::vector<std::size_t> crc_at{};  ///< The number of the checksum of these bytes.
     std::uint64_t elements = 0;         ///< Bytes before the checksums.
     std::size_t crcs = 0;
 
     side_layout(const save_plan& plan, const rank_share& share) {
         for (std::size_t i = 0; i < plan.items.size(); ++i) {
             at.push_back(elements);
-            crc_at.push_back(crcs);
+            crc_at.push_back(crcs++);
             auto const& item = plan.items[i];
             if (share.items[i].how == item_share::way::box) elements += item.content_bytes();
             if (share.items[i].how != item_share::way::runs) continue;
