@@ -13,6 +13,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -347,6 +349,27 @@ BOOST_AUTO_TEST_CASE(no_page_of_a_host_with_large_ones_has_two_writers) {
     auto const part = got.direct_part({100, 300'000});
     BOOST_TEST(part.begin == 65536u);
     BOOST_TEST(part.end == 262144u);
+    // The coordinator's host may have small ones.
+    cairn::memory_store to;
+    cairn::safetensors_writer writer(to);
+    writer.reset("m");
+    cairn::storage_setup setup;
+    setup.world_size = 2;
+    setup.coordinator = true;
+    setup.save_id = std::string(32, 'a');
+    writer.set_up_writer(setup);
+    auto const page_of = [&](const std::vector<cairn::save_plan>& all) {
+        return cairn::detail::rank_share::page_of(all);
+    };
+    auto const own = writer.prepare_local_save_plan({});
+    auto large = own;
+    large.storage_data = "65536";
+    BOOST_TEST(page_of({own, own}) == static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+    BOOST_TEST(page_of({own, large, own}) == 65536u);
+    BOOST_TEST(page_of({own, cairn::save_plan()}) == 65536u);
+    for (auto const& p : writer.prepare_global_save_plan({own, large}))
+        BOOST_TEST(cairn::detail::rank_share::decode(p).page == 65536u);
+    (void)writer.abandon();
     share.page = 0;
     plan.storage_data = share.encode();
     BOOST_CHECK_EXCEPTION((void)cairn::detail::rank_share::decode(plan), cairn::error,

@@ -75,6 +75,9 @@ DEFECTS = [
            "if (PLANTED) return run; "
            "return {(run.begin + page - 1) / page * page, run.end / page * page};",
            by=BY, wrong="two hosts write one page"),
+    Defect("pages-of-the-coordinators-host", SHARES,
+           "largest = std::max(largest, size);", "if (!PLANTED) largest = std::max(largest, size);",
+           by=WRITES, wrong="two hosts write one page of a host with larger ones"),
     Defect("nobody-writes-directly", SHARES,
            "share.direct = rank == coordinator ? rank_share::access::all : others;",
            "share.direct = rank == coordinator ? rank_share::access::all : "

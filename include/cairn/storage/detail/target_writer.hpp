@@ -127,6 +127,10 @@ public:
         files_.emplace(place_->fresh(), sync_files_, threads_);
     }
 
+    save_plan prepare_local(save_plan plan) override {
+        plan.storage_data = rank_share::told_page();
+        return plan;
+    }
     std::vector<save_plan> prepare_global(std::vector<save_plan> all) override {
         auto out = all;
         plans_ = std::move(all);
