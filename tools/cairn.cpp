@@ -143,6 +143,8 @@ int main(int argc, char** argv) {
         s->add_flag("--map-back", conversion.map_back,
                     "SRC has the names of the mapping; those that they are made of are written")
             ->needs(mapping);
+        s->add_flag("--announce", conversion.announce,
+                    "a file in SRC keeps a checkpointer from removing it meanwhile");
         s->add_flag("--dry-run", conversion.dry_run, "only print what would be written");
     }
     convert

@@ -276,6 +276,7 @@ struct conversion {
     bool checksums = false;             ///< In files of safetensors.
     std::string map{};                  ///< The file of a mapping; empty: names stay.
     bool map_back = false;
+    bool announce = false;  ///< That SRC is being read.
 };
 int convert(const conversion& c);
 

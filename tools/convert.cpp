@@ -29,6 +29,7 @@ cairn::convert_options options_of(const conversion& c, const std::optional<cairn
     cairn::convert_options o;
     o.dim = c.dim;
     o.map_back = c.map_back;
+    o.announce = c.announce;
     if (!c.dtype.empty()) {
         o.floats_as = cairn::dtype_from_name(c.dtype);
         if (!o.floats_as || cairn::info(*o.floats_as).kind != cairn::dtype_class::floating)

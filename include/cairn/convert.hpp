@@ -76,6 +76,7 @@ convert_report convert(convert_source from, checkpoint_id to, Parts&&... parts) 
 /// @throws error as `convert`, if it would refuse the source or the options
 template <SavePart... Parts>
 void check_conversion(convert_source from, convert_options options, Parts&&... parts) {
+    options.announce = false;
     detail::conversion_planner(std::move(from), std::move(options), 1,
                                detail::mapping_in(std::tie(std::as_const(parts)...)))
         .set_up_save({}, 0, true);

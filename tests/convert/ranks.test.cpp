@@ -8,6 +8,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -81,6 +83,36 @@ BOOST_AUTO_TEST_CASE(a_conversion_leaves_what_a_writer_tells_itself_alone) {
         (void)cairn::convert({from, "c"}, "d", me, telling_writer(to));
     });
     BOOST_TEST(support::load_whole(to, "d").tensors.count("w") == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(the_coordinator_of_a_conversion_announces_that_it_reads_if_asked) {
+    std::vector<float> w(64);
+    cairn::memory_store store;
+    (void)cairn::save(cairn::state_dict{{"w", w}}, "from", store);
+    auto const notices = [&] {
+        auto const all = store.at("from").list();
+        return std::count_if(all.begin(), all.end(),
+                             [](auto const& o) { return o.name.starts_with(".reading."); });
+    };
+    for (bool const asked : {false, true}) {
+        cairn::run_ranks(2, [&](cairn::thread_group::member& me) {
+            std::ptrdiff_t seen = 0;
+            cairn::convert_options o;
+            o.announce = asked;
+            o.wants = [&](std::string_view) {
+                seen = std::max(seen, notices());
+                return true;
+            };
+            if (me.rank() == 0) {
+                cairn::check_conversion({store, "from"}, o);
+                BOOST_TEST(seen == 0);  // it writes nothing
+            }
+            (void)cairn::convert({store, "from"}, "to", o, me, store);
+            BOOST_TEST(seen <= 1);
+            if (me.rank() == 0) BOOST_TEST(seen == (asked ? 1 : 0));
+        });
+        BOOST_TEST(notices() == 0);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

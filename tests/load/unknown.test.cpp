@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(unknown_values_load_into_no_type_and_keep_nobody_from_the_r
     BOOST_TEST(step == 7);
     BOOST_TEST(w[5] == 5.0f);
     BOOST_TEST(report.unverified.back() ==
-               "'extra.delta': class datetime.timedelta; it is kept as it is stored");
+               "'extra.delta': class datetime.timedelta; kept as it is stored");
     is_unsupported("", "class datetime.timedelta", [&] { (void)kept.as<int>(); });
 }
 

@@ -2,6 +2,8 @@
 // A load says what no checksum vouches for.
 #include "support/whole.hpp"
 
+#include <cairn/storage/unverified.hpp>
+
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -82,6 +84,17 @@ BOOST_AUTO_TEST_CASE(a_checksum_that_was_cleared_is_damage) {
     BOOST_CHECK_EXCEPTION((void)support::load_whole(store, "c"), cairn::error, [](const auto& e) {
         return e.code() == cairn::make_error_code(cairn::errc::checksum_mismatch);
     });
+}
+
+BOOST_AUTO_TEST_CASE(many_names_with_one_reason_are_one_line) {
+    cairn::unverified notes;
+    for (int i = 0; i < 500; ++i)
+        notes.note_unread("value." + std::to_string(100 + i), "class a.B");
+    notes.note_unread("other", "class a.C");
+    auto const lines = notes.lines();
+    BOOST_TEST_REQUIRE(lines.size() == 2u);
+    BOOST_TEST(lines[0] == "'value.100', 'value.101', 'value.102' and 497 more: class a.B");
+    BOOST_TEST(lines[1] == "'other': class a.C");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

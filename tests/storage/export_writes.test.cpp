@@ -13,6 +13,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -117,6 +119,25 @@ public:
 
 private:
     std::shared_ptr<log> log_;
+};
+
+/// A store in which the first byte of a side file is another one when it is read.
+template <class Store>
+class changed_side : public Store {
+public:
+    explicit changed_side(Store s) : Store(std::move(s)) {}
+    changed_side at(const std::string& id) const { return changed_side(Store::at(id)); }
+
+    struct handle {
+        decltype(std::declval<Store&>().open("")) from;
+        bool changes;
+        std::uint64_t size() { return from.size(); }
+        void read(std::uint64_t at, std::span<std::byte> into) {
+            from.read(at, into);
+            if (changes && at == 0 && !into.empty()) into[0] ^= std::byte{1};
+        }
+    };
+    handle open(std::string_view n) { return {Store::open(n), n == "side.1"}; }
 };
 
 /// A planner that finishes a plan in another order.
@@ -296,6 +317,27 @@ BOOST_AUTO_TEST_CASE(a_file_that_would_stop_the_next_export_is_refused) {
     }
 }
 
+/// A file without checksums would have it, and nothing would tell.
+BOOST_AUTO_TEST_CASE(a_byte_that_changes_aside_fails_an_export) {
+    auto const check = [](auto const& store, held how) {
+        std::vector<part_of_state> const parts{{"a", dtype::float32, {2, 3}, how},
+                                               {"b", dtype::float32, {6, 20'000}, how}};
+        auto const why = failure_of([&] { save_on(store, parts, 2, "m.safetensors"); });
+        BOOST_TEST(says(why, "rank 1"), why);
+        BOOST_TEST(says(why, "'a'"), why);
+        BOOST_TEST(says(why, "side.1"), why);
+        BOOST_TEST(says(why, "the bytes that this rank has put aside"), why);
+    };
+    for (auto const how : {held::rows, held::columns}) {
+        support::scratch s;
+        check(changed_side(cairn::file_store(s.dir)), how);
+        BOOST_TEST(entries_of(s.dir).empty());
+        cairn::memory_store memory;
+        check(changed_side(flat_exports::store(memory)), how);
+        BOOST_TEST(memory.list().empty());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(no_page_of_a_host_with_large_ones_has_two_writers) {
     cairn::detail::rank_share share;
     share.direct = cairn::detail::rank_share::access::pages;
@@ -307,6 +349,27 @@ BOOST_AUTO_TEST_CASE(no_page_of_a_host_with_large_ones_has_two_writers) {
     auto const part = got.direct_part({100, 300'000});
     BOOST_TEST(part.begin == 65536u);
     BOOST_TEST(part.end == 262144u);
+    // The coordinator's host may have small ones.
+    cairn::memory_store to;
+    cairn::safetensors_writer writer(to);
+    writer.reset("m");
+    cairn::storage_setup setup;
+    setup.world_size = 2;
+    setup.coordinator = true;
+    setup.save_id = std::string(32, 'a');
+    writer.set_up_writer(setup);
+    auto const page_of = [&](const std::vector<cairn::save_plan>& all) {
+        return cairn::detail::rank_share::page_of(all);
+    };
+    auto const own = writer.prepare_local_save_plan({});
+    auto large = own;
+    large.storage_data = "65536";
+    BOOST_TEST(page_of({own, own}) == static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+    BOOST_TEST(page_of({own, large, own}) == 65536u);
+    BOOST_TEST(page_of({own, cairn::save_plan()}) == 65536u);
+    for (auto const& p : writer.prepare_global_save_plan({own, large}))
+        BOOST_TEST(cairn::detail::rank_share::decode(p).page == 65536u);
+    (void)writer.abandon();
     share.page = 0;
     plan.storage_data = share.encode();
     BOOST_CHECK_EXCEPTION((void)cairn::detail::rank_share::decode(plan), cairn::error,

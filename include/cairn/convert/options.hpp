@@ -49,6 +49,8 @@ struct convert_options {
     /// Each tensor is cut along this dimension, as DTensor's `Shard` does, one shard for each rank;
     /// a tensor without this dimension is written by one of them.
     int dim = 0;
+    /// The coordinator announces that it reads the source, as @ref torch_reader_options::announce.
+    bool announce = false;
     save_options save{};
 
     bool converts(std::string_view fqn) const { return !wants || wants(fqn); }

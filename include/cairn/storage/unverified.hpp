@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,7 @@ public:
         std::lock_guard const lock(m_);
         ++parts_[described_file];
     }
-    /// Returns one line for each kind.
+    /// Returns one line for each kind; one that is about names has the first of them.
     std::vector<std::string> lines() const {
         std::lock_guard const lock(m_);
         auto out = lines_;
@@ -58,12 +59,23 @@ public:
         for (auto const& [file, n] : parts_)
             out.push_back("'" + terminal_text(file) + "': parts of " + detail::counted(n, "item") +
                           " were read without the checksum, which covers the whole");
-        for (auto const& [fqn, why] : unread_)
-            out.push_back("'" + terminal_text(fqn) + "': " + terminal_text(why));
+        std::map<std::string_view, std::vector<std::string_view>> by_reason;
+        for (auto const& [fqn, why] : unread_) by_reason[why].push_back(fqn);
+        for (auto const& [why, names] : by_reason) {
+            auto const shown = std::min(names.size(), most_names);
+            std::string line;
+            for (std::size_t i = 0; i < shown; ++i)
+                line += (i == 0 ? "'" : ", '") + terminal_text(names[i]) + "'";
+            if (shown != names.size())
+                line += " and " + std::to_string(names.size() - shown) + " more";
+            out.push_back(line + ": " + terminal_text(why));
+        }
         return out;
     }
 
 private:
+    static constexpr std::size_t most_names = 3;
+
     mutable std::mutex m_;
     std::vector<std::string> lines_;
     std::map<std::string, std::size_t, std::less<>> items_, parts_;

@@ -75,6 +75,9 @@ DEFECTS = [
            "if (PLANTED) return run; "
            "return {(run.begin + page - 1) / page * page, run.end / page * page};",
            by=BY, wrong="two hosts write one page"),
+    Defect("pages-of-the-coordinators-host", SHARES,
+           "largest = std::max(largest, size);", "if (!PLANTED) largest = std::max(largest, size);",
+           by=WRITES, wrong="two hosts write one page of a host with larger ones"),
     Defect("nobody-writes-directly", SHARES,
            "share.direct = rank == coordinator ? rank_share::access::all : others;",
            "share.direct = rank == coordinator ? rank_share::access::all : "
@@ -93,6 +96,13 @@ DEFECTS = [
            "put(file, t.offset + at * element, into);",
            "put(file, t.offset + (PLANTED ? 0 : at * element), into);",
            by=BY, wrong="of a tensor of columns only the last piece is right"),
+    Defect("bytes-aside-unchecked", ASSEMBLY,
+           "if (item.left != 0 || item.found == item.wanted) return;",
+           "if (item.left != 0 || item.found == item.wanted || PLANTED) return;",
+           by=WRITES, wrong="bytes that have changed beside an export are committed"),
+    Defect("boxes-aside-unchecked", ASSEMBLY,
+           "check_boxes(boxes_.find(", "if (!PLANTED) check_boxes(boxes_.find(",
+           by=WRITES, wrong="bytes of columns that have changed beside an export are committed"),
     Defect("kept-files-go", PLACE,
            "if (!is_copied(info)) continue;", "if (PLANTED || !is_copied(info)) continue;",
            by=COMMIT, wrong="an export removes config.json and the tokenizer"),

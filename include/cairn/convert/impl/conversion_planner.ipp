@@ -43,7 +43,8 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     check_floats_as(options_.floats_as);
     pieces_ = std::make_unique<source_pieces>(
         from_.store, from_.id, options_.dequantise, names_,
-        options_.map_back ? mapping_direction::to_stored : mapping_direction::to_state);
+        options_.map_back ? mapping_direction::to_stored : mapping_direction::to_state,
+        options_.announce && coordinator);
     check_stored_bytes(pieces_->stored(), [&](std::string_view fqn) {
         return names_.has_value() || options_.converts(fqn);
     });

@@ -26,6 +26,7 @@ public:
 
         virtual void reset(const checkpoint_id&) = 0;
         virtual void set_up_writer(const storage_setup&) = 0;
+        virtual save_plan prepare_local(save_plan) = 0;
         virtual std::vector<save_plan> prepare_global(std::vector<save_plan>) = 0;
         /// @param released  May be null.
         virtual void write_data(const save_plan&, std::span<const item_data>,
@@ -40,7 +41,9 @@ public:
     /// @throws error errc::invalid_argument for an id without a name; errc::unsupported for a store
     /// that cannot rename
     void set_up_writer(const storage_setup& setup) { to_->set_up_writer(setup); }
-    save_plan prepare_local_save_plan(save_plan plan) { return plan; }
+    save_plan prepare_local_save_plan(save_plan plan) {
+        return to_->prepare_local(std::move(plan));
+    }
     /// @throws error errc::unsupported for what the format does not have, naming it;
     /// errc::already_exists for a target that may not be replaced
     std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {

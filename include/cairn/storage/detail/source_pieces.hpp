@@ -43,7 +43,8 @@ public:
     CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id,
                              std::optional<dequantise_options> dequantise = {},
                              const std::optional<mapping>& how = {},
-                             mapping_direction way = mapping_direction::to_state);
+                             mapping_direction way = mapping_direction::to_state,
+                             bool announce = false);
     /// @param meta  Of what is read, or of a part of it: nothing else is.
     CAIRN_DECL source_pieces(const any_store& store, checkpoint_id id, metadata meta);
     source_pieces(source_pieces&&) = delete;
@@ -133,7 +134,7 @@ private:
     static constexpr std::size_t usual_stretches = 16;
 
     void set_up();
-    any_reader new_reader() const;
+    any_reader new_reader(bool announce = false) const;
     bool is_as_stored(const std::string& fqn) const;
     bool is_scattered(const std::string& fqn) const;
     std::shared_ptr<const std::vector<std::byte>> read_stretch(stretch s);

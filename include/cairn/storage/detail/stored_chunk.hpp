@@ -328,7 +328,7 @@ inline void note_metadata(unverified& notes, const metadata& m) {
 /// Notes a value that is kept as it is stored, without being decoded.
 inline void note_value(unverified& notes, const std::string& fqn, const value& v) {
     if (auto const* o = v.get_if<value::opaque_t>())
-        notes.note_unread(fqn, o->what() + "; it is kept as it is stored");
+        notes.note_unread(fqn, o->what() + "; kept as it is stored");
 }
 
 }  // namespace cairn::detail

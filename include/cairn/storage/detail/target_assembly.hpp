@@ -14,6 +14,7 @@
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
+#include <cairn/storage/detail/box_runs.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/target_shares.hpp>
 #include <cairn/tensor/box.hpp>
@@ -52,6 +53,7 @@ public:
     /// @throws error errc::corrupt for a side file that is not as its rank wrote it, and for
     /// elements that no rank wrote
     tensor_crcs complete(const put_bytes& put) {
+        sides_.resize(plans_.size());
         for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) {
             heeded_stop const heeded(me_.stop);
             take(rank, put);
@@ -86,6 +88,17 @@ private:
         file_range in_tensor;
         std::uint32_t crc;
     };
+    /// The bytes of one item in a side file, which are read front to back.
+    struct aside_item {
+        std::uint64_t begin, left;    ///< Where they begin; how many were not read yet.
+        std::uint32_t wanted, found;  ///< The CRC-32 of all, and of those that were read.
+    };
+    /// An item that lies aside as a box.
+    struct boxed {
+        std::size_t rank, item;
+        box_runs runs;
+        std::uint64_t done;  ///< Bytes of it that were read.
+    };
 
     /// Moves what a rank has put aside, except boxes.
     void take(std::size_t rank, const put_bytes& put) {
@@ -102,10 +115,15 @@ private:
         for (std::size_t i = 0; i < plan.items.size(); ++i) {
             auto const& item = plan.items[i];
             auto const& s = share.items[i];
+            auto const end = i + 1 < layout.at.size() ? layout.at[i + 1] : layout.elements;
+            sides_[rank].push_back(
+                {layout.at[i], end - layout.at[i], (*crcs)[layout.crc_at[i]], 0});
             if (s.how == item_share::way::none) continue;
             std::lock_guard const lock(m_);
             if (s.how == item_share::way::box) {
                 add_box(item, name, layout.at[i]);
+                boxes_[item.fqn].push_back(
+                    {rank, i, box_runs(item.region, item.global_shape, size_of(item.type)), 0});
                 continue;
             }
             auto const* const file = &share.files[s.file];
@@ -119,7 +137,7 @@ private:
                     at += part.length();
                 }
                 runs.push_back(
-                    {{r.begin - s.offset, r.end - s.offset}, (*crcs)[layout.crc_at[i] + k]});
+                    {{r.begin - s.offset, r.end - s.offset}, (*crcs)[layout.crc_at[i] + 1 + k]});
             });
         }
         if (in_order_) {
@@ -127,12 +145,14 @@ private:
             for (auto const& s : stretches) later_[*s.file].push_back({rank, s});
             return;
         }
-        for (auto const& s : stretches) move(side, s, put, b);
+        for (auto const& s : stretches) move(rank, side, s, put, b);
     }
-    void move(any_store::reader& side, const stretch& s, const put_bytes& put, byte_vector& b) {
+    void move(std::size_t rank, any_store::reader& side, const stretch& s, const put_bytes& put,
+              byte_vector& b) {
         heed();
         b.resize(static_cast<std::size_t>(s.length));
         side.read(s.aside, b);
+        check(rank, s.aside, b);
         put(*s.file, s.at, b);
         advance(b.size());
     }
@@ -150,9 +170,35 @@ private:
                 auto side = sides.find(l.rank);
                 if (side == sides.end())
                     side = sides.emplace(l.rank, aside_.open(side_layout::name(l.rank))).first;
-                move(side->second, l.what, put, b);
+                move(l.rank, side->second, l.what, put, b);
             }
         });
+    }
+    /// Checks bytes of a side file, which may be those of several items.
+    void check(std::size_t rank, std::uint64_t at, byte_span b) {
+        auto const& all = sides_[rank];
+        while (!b.empty()) {
+            auto const next = std::ranges::upper_bound(all, at, {}, &aside_item::begin);
+            auto const i = static_cast<std::size_t>(next - all.begin() - 1);
+            auto const end = next == all.end() ? at + b.size() : next->begin;
+            auto const n = static_cast<std::size_t>(std::min<std::uint64_t>(b.size(), end - at));
+            check_item(rank, i, b.first(n));
+            at += n;
+            b = b.subspan(n);
+        }
+    }
+    /// @param b  The next bytes of the item.
+    void check_item(std::size_t rank, std::size_t i, byte_span b) {
+        auto& item = sides_[rank][i];
+        item.found = format::crc32(b, item.found);
+        item.left -= b.size();
+        if (item.left != 0 || item.found == item.wanted) return;
+        throw error(errc::corrupt, {.rank = static_cast<int>(rank),
+                                    .fqn = plans_[rank].items[i].fqn,
+                                    .file = aside_.describe(side_layout::name(rank)),
+                                    .expected = "the bytes that this rank has put aside",
+                                    .found = "others: their checksum differs",
+                                    .remedy = "save again; look for what changes files there"});
     }
     error bad_side(std::size_t rank, const std::string& name, std::string expected,
                    std::string found) {
@@ -264,11 +310,26 @@ private:
                 if (e.code() != make_error_code(errc::missing_key)) throw;
                 throw incomplete(t.fqn, all * element, at * element);
             }
+            check_boxes(boxes_.find(t.fqn)->second, at * element, into);
             crc = format::crc32(into, crc);
             put(file, t.offset + at * element, into);
             advance(into.size());
         }
         return crc;
+    }
+    /// Checks a piece of a tensor whose boxes lie aside: the elements of each are in its order.
+    void check_boxes(std::vector<boxed>& all, std::uint64_t begin, byte_span b) {
+        for (auto& x : all)
+            while (x.done != x.runs.count() * x.runs.length()) {
+                auto const in_run = x.done % x.runs.length();
+                auto const k = static_cast<std::size_t>(x.done / x.runs.length());
+                auto const at = x.runs.at(k) + in_run - begin;
+                if (at >= b.size()) break;
+                auto const n = std::min<std::uint64_t>(x.runs.length() - in_run, b.size() - at);
+                check_item(x.rank, x.item,
+                           b.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
+                x.done += n;
+            }
     }
     void heed() const {
         if (me_.stop.stop_requested()) throw error(errc::cancelled, {.rank = me_.rank});
@@ -284,10 +345,12 @@ private:
     const storage_setup& me_;
     std::size_t threads_;
     bool in_order_;
-    std::mutex m_{};                                               ///< Protects the rest.
+    std::vector<std::vector<aside_item>> sides_{};  ///< By rank; of each item, one thread's.
+    std::mutex m_{};                                ///< Protects the rest.
     std::map<std::string_view, std::vector<later>> later_{};       ///< By file.
     std::map<std::string, std::vector<run>, std::less<>> runs_{};  ///< By tensor.
     metadata boxed_{};
+    std::map<std::string, std::vector<boxed>, std::less<>> boxes_{};  ///< By tensor.
     std::uint64_t boxed_bytes_ = 0;
 };
 

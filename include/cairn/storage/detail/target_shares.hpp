@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,8 +31,8 @@
 
 /// Several ranks write files in which every byte has its place beforehand. A rank writes what it
 /// may directly; the rest goes into a side file of its own, from which the coordinator completes
-/// the files: bytes of files in the order of its items, then the CRC-32 of each run that it holds,
-/// then that of these checksums.
+/// the files: bytes of files in the order of its items, then for each item the CRC-32 of its bytes
+/// there and that of each run that it holds, then that of these checksums.
 namespace cairn::detail {
 
 /// A stretch of bytes of a file.
@@ -61,13 +62,27 @@ struct rank_share {
         pages,  ///< Those of long runs that nobody else holds a byte of, as whole pages.
         all
     } direct = access::none;
-    /// Never has writers on two hosts: what the page cache of the coordinator's host reads and
-    /// writes as a whole, and thus of all hosts that are like it.
+    /// Never has writers on two hosts: what the page cache of any of the ranks' hosts reads and
+    /// writes as a whole.
     std::uint64_t page = least_page;
     std::uint32_t plan_crc = 0;  ///< @ref crc_of the plan that it was made for.
     std::vector<std::string> files{};
     std::vector<item_share> items{};
 
+    /// Returns what a local plan tells the coordinator as its `storage_data`: the size of a page of
+    /// the rank's host.
+    static std::string told_page() { return std::to_string(::sysconf(_SC_PAGESIZE)); }
+    /// The size of the largest page of any rank's host; of one that does not tell, the largest.
+    static std::uint64_t page_of(std::span<const save_plan> locals) {
+        auto largest = least_page;
+        for (auto const& plan : locals) {
+            auto const& told = plan.storage_data;
+            std::uint64_t size = long_run;
+            (void)std::from_chars(told.data(), told.data() + told.size(), size);
+            largest = std::max(largest, size);
+        }
+        return std::min(largest, long_run);
+    }
     /// Returns the CRC-32 of the names and boxes of a plan's items, in their order.
     static std::uint32_t crc_of(const save_plan& plan) {
         wire_writer w;
@@ -164,14 +179,14 @@ void for_each_run(const write_item& item, const item_share& share, F&& f) {
 /// The layout of a rank's side file.
 struct side_layout {
     std::vector<std::uint64_t> at{};    ///< Where each item's bytes begin.
-    std::vector<std::size_t> crc_at{};  ///< The number of each item's first checksum.
+    std::vector<std::size_t> crc_at{};  ///< The number of the checksum of these bytes.
     std::uint64_t elements = 0;         ///< Bytes before the checksums.
     std::size_t crcs = 0;
 
     side_layout(const save_plan& plan, const rank_share& share) {
         for (std::size_t i = 0; i < plan.items.size(); ++i) {
             at.push_back(elements);
-            crc_at.push_back(crcs);
+            crc_at.push_back(crcs++);
             auto const& item = plan.items[i];
             if (share.items[i].how == item_share::way::box) elements += item.content_bytes();
             if (share.items[i].how != item_share::way::runs) continue;
@@ -248,6 +263,7 @@ public:
         for (auto const& [fqn, t] : all_) f(fqn, t.type, *t.shape, t.stored_as);
     }
     /// Makes each rank's share, for files with these tensors.
+    /// @param plans        With what the ranks have told.
     /// @param coordinator  Writes all of what it holds itself.
     /// @param others       What the others write themselves.
     std::vector<rank_share> shares(std::span<const save_plan> plans,
@@ -259,12 +275,12 @@ public:
                 known.file = f;
                 known.offset = t.offset;
             }
+        auto const page = rank_share::page_of(plans);
         std::vector<rank_share> out;
         for (std::size_t rank = 0; rank < plans.size(); ++rank) {
             auto& share = out.emplace_back();
             share.direct = rank == coordinator ? rank_share::access::all : others;
-            share.page = std::clamp(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)),
-                                    rank_share::least_page, rank_share::long_run);
+            share.page = page;
             share.plan_crc = rank_share::crc_of(plans[rank]);
             std::map<std::uint32_t, std::uint32_t> numbers;
             for (auto const& item : plans[rank].items) {

@@ -3,7 +3,9 @@
 #define CAIRN_STORAGE_DETAIL_TARGET_WRITE_JOB_HPP
 
 #include <cairn/completion.hpp>
+#include <cairn/format/crc.hpp>
 #include <cairn/object_store/any_store.hpp>
+#include <cairn/object_store/concepts.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/storage/detail/box_runs.hpp>
@@ -42,6 +44,15 @@ struct target_write_job {
     items_by_file items;
     write_results results{};
     std::optional<completion<write_results>> done{};
+
+    /// Puts the next bytes of an item aside.
+    /// @param at  Where they go, in the side file; becomes their end.
+    void put_aside(std::size_t i, std::uint64_t& at, byte_span b) {
+        auto& crc = crcs[side.crc_at[i]];
+        crc = format::crc32(b, crc);
+        aside->write(at, b);
+        at += b.size();
+    }
 
 private:
     static std::vector<std::uint64_t> bytes_of_each(const save_plan& p) {

@@ -127,6 +127,10 @@ public:
         files_.emplace(place_->fresh(), sync_files_, threads_);
     }
 
+    save_plan prepare_local(save_plan plan) override {
+        plan.storage_data = rank_share::told_page();
+        return plan;
+    }
     std::vector<save_plan> prepare_global(std::vector<save_plan> all) override {
         auto out = all;
         plans_ = std::move(all);
@@ -384,8 +388,7 @@ private:
             if (how == item_share::way::box) {
                 auto at = job.side.at[i];
                 for_each_piece_as(job.plan.items[i].type, job.data[i], memory, [&](byte_span b) {
-                    job.aside->write(at, b);
-                    at += b.size();
+                    job.put_aside(i, at, b);
                     heed(b.size());
                 });
             } else if (how == item_share::way::runs) {
@@ -406,7 +409,7 @@ private:
         auto const write_part = [&](byte_span b, auto const& known) {  // of one run
             auto const begin = share.offset + runs.at(k);
             auto const direct = job.share.direct_part({begin, begin + runs.length()});
-            auto& crc = job.crcs[job.side.crc_at[i] + k];
+            auto& crc = job.crcs[job.side.crc_at[i] + 1 + k];
             crc = known ? format::crc32_combine(crc, *known, b.size()) : format::crc32(b, crc);
             for (auto at = begin + in_run; !b.empty();) {
                 bool const is_direct = at >= direct.begin && at < direct.end;
@@ -418,7 +421,7 @@ private:
                 if (is_direct)
                     files_->write(job.share.files[share.file], at, part);
                 else
-                    job.aside->write(std::exchange(aside, aside + part.size()), part);
+                    job.put_aside(i, aside, part);
                 at += part.size();
                 in_run += part.size();
                 b = b.subspan(part.size());

@@ -40,18 +40,21 @@ CAIRN_DECL source_pieces::reader::reader(any_reader of, std::shared_ptr<const ma
 
 CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id,
                                         std::optional<dequantise_options> dequantise,
-                                        const std::optional<mapping>& how, mapping_direction way)
+                                        const std::optional<mapping>& how, mapping_direction way,
+                                        bool announce)
     : store_(store), id_(std::move(id)), dequantise_(std::move(dequantise)) {
     if (how && how->dequantises() && !dequantise_) dequantise_.emplace();
     set_up();
-    auto first = new_reader();
+    auto first = new_reader(announce);
     std::visit([&](auto& r) { meta_ = r.read_metadata(); }, first);
     if (how) {
         mapped_ = std::make_shared<const mapped_metadata>(std::move(meta_), *how, way);
         meta_ = mapped_->shown();
     }
     in_any_order_.idle.push_back(std::make_unique<reader>(std::move(first), mapped_));
-    in_any_order_.idle.back()->get().set_up_reader(meta_, in_any_order_.setup);
+    auto setup = in_any_order_.setup;
+    setup.coordinator = announce;
+    in_any_order_.idle.back()->get().set_up_reader(meta_, setup);
     reader_count_ = 1;
 }
 
@@ -68,8 +71,8 @@ CAIRN_DECL void source_pieces::set_up() {
     unchecked_.setup.unchecked = true;
 }
 
-CAIRN_DECL auto source_pieces::new_reader() const -> any_reader {
-    torch_reader_options const one{.thread_count = 1};
+CAIRN_DECL auto source_pieces::new_reader(bool announce) const -> any_reader {
+    torch_reader_options const one{.thread_count = 1, .announce = announce};
     auto made = dequantise_
                     ? any_reader(std::in_place_type<dequantising_reader>, store_, *dequantise_, one)
                     : any_reader(std::in_place_type<checkpoint_reader>, store_, one);
