@@ -175,7 +175,8 @@ public:
     /// group, then duplicates the new one. A new group may have other ranks, more or fewer.
     /// Collective over it: ranks that have a checkpointer call this, ranks that are new construct
     /// theirs. Signals that have not led to a save yet are kept; steps may restart at any number;
-    /// the call includes `before_update`.
+    /// the call includes `before_update`. Another process that then coordinates does not know what
+    /// was loaded before: retention keeps what is loaded from now on.
     /// @param ranks  As in the constructor.
     /// @return `completed` and `failures` of the save that was being written, and the failures that
     ///         were tolerated since the last `wait`, as far as this rank knows: nothing else

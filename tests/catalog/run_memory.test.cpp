@@ -4,18 +4,23 @@
 #include "support/meddling_store.hpp"
 
 #include <cairn/catalog/detail/committed.hpp>
+#include <cairn/catalog/detail/recording_writer.hpp>
 #include <cairn/catalog/detail/removal.hpp>
 #include <cairn/catalog/latest.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 BOOST_AUTO_TEST_SUITE(catalog_run_memory)
 
@@ -217,6 +222,34 @@ BOOST_AUTO_TEST_CASE(a_place_that_may_have_changed_is_read_again) {
     auto const first = number_of("step_1");
     save_steps(store, {1});
     BOOST_TEST(number_of("step_1") > first + 1);
+}
+
+/// In a bucket the removal of many may take minutes, and other ranks wait for the load.
+BOOST_AUTO_TEST_CASE(what_is_read_during_a_removal_is_noted_at_once) {
+    cairn::memory_store base;
+    save_steps(base, {1, 2, 3});
+    cairn::any_store place(base.at("step_3"));
+    auto const record = cairn::detail::read_commit_record(place).value();
+    std::promise<void> begins, may_end;
+    std::atomic<bool> has_begun{false};
+    auto const end = may_end.get_future().share();
+    support::meddling_store const store(base, {.before_remove = [&](const std::string&) {
+                                            if (!has_begun.exchange(true)) begins.set_value();
+                                            end.wait();
+                                        }});
+    cairn::any_store const root(store);
+    cairn::detail::run_catalog catalog(cairn::last(1));
+    auto removing =
+        std::async(std::launch::async, [&] { return catalog.retain(root, {}, nullptr); });
+    BOOST_TEST(
+        (begins.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready));
+    auto reading = std::async(std::launch::async, [&] { catalog.note_read(record, 1000); });
+    auto const noted = reading.wait_for(std::chrono::seconds(20));
+    may_end.set_value();
+    BOOST_TEST(removing.get().empty());
+    BOOST_TEST((noted == std::future_status::ready));
+    std::vector<std::string> warnings;
+    BOOST_TEST(catalog.next_sequence(root, warnings, nullptr) == record.sequence + 1001);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,13 +4,17 @@
 #include "support/meddling_store.hpp"
 #include "tiered_run.hpp"
 
+#include <cairn/catalog/detail/committed.hpp>
 #include <cairn/comm/thread_group.hpp>
 #include <cairn/object_store/memory.hpp>
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -168,6 +172,87 @@ BOOST_AUTO_TEST_CASE(what_was_saved_in_the_second_place_alone_is_newer) {
         }
         auto ckpt = me.checkpointer(r.options(me, 100));
         BOOST_TEST(ckpt.latest().value() == "step_2");
+    });
+}
+
+/// Another host has coordinated meanwhile: the number of its last commit is in the second place
+/// alone.
+BOOST_AUTO_TEST_CASE(a_coordinator_that_returns_goes_on_from_what_was_uploaded_meanwhile) {
+    tiered_run r(2);
+    std::vector<cairn::memory_store> disks(2);
+    cairn::thread_group second(2), third(2);
+    r.on_ranks([&](rank& me) {
+        int const host = me.number;
+        cairn::checkpointer ckpt(me.member, disks[static_cast<std::size_t>(host)], r.options(me));
+        auto const save = [&](rank& now, int step) {
+            save_step(now, ckpt, step);
+            (void)ckpt.wait();
+        };
+        save(me, 1);
+        rank other{1 - host, 2, second.rank(1 - host), me.store};
+        (void)ckpt.replace_group(other.member);
+        for (int const step : {2, 3, 4}) save(other, step);
+        rank again{host, 2, third.rank(host), me.store};
+        (void)ckpt.replace_group(again.member);
+        save(again, 5);
+    });
+    auto const number_of = [&](const std::string& id) {
+        cairn::any_store place(r.far.at(id));
+        return cairn::detail::read_commit_record(place).value().sequence;
+    };
+    BOOST_TEST(number_of("step_5") > number_of("step_4"));
+    BOOST_TEST(number_of("step_4") > number_of("step_1"));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_on_an_own_disk_that_fails_is_told_there_and_repeated) {
+    tiered_run r(2);
+    cairn::memory_store other;
+    std::atomic<bool> refuses{true};
+    list said;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me, 100);
+        o.keep = cairn::last(1);
+        auto const refuse = [&, number = me.number](const std::string& path) {
+            if (number == 1 && refuses)
+                throw cairn::error(cairn::errc::permission_denied, {.file = path});
+        };
+        cairn::memory_store const disk = me.number == 1 ? other : r.base;
+        cairn::checkpointer ckpt(
+            me.member, support::meddling_store(disk, {.before_remove = refuse}), std::move(o));
+        for (int const step : {1, 2, 3, 4}) {
+            if (step == 4) refuses = false;
+            me.meet();
+            save_step(me, ckpt, step);
+            auto const report = ckpt.wait();
+            BOOST_REQUIRE(report.has_value());
+            if (me.number == 1)
+                said.insert(said.end(), report->warnings.begin(), report->warnings.end());
+            me.meet();
+        }
+    });
+    BOOST_TEST(std::any_of(said.begin(), said.end(), [](const std::string& s) {
+        return has(s, "rank 1 could not remove what it has written to its own disk");
+    }));
+    BOOST_TEST(other.places() == (list{"step_4"}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_goes_if_the_ranks_do_not_meet) {
+    tiered_run r(2);
+    std::promise<void> over;
+    auto const ended = over.get_future().share();
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me);
+        o.save.exchange_timeout = std::chrono::milliseconds(300);
+        // Rank 1 looks for the file for longer than the other waits.
+        support::meddling_store disk(
+            r.base, {.before_open = [&](const std::string& path) {
+                if (me.number == 1 && path.find(".cairn-trial.") != path.npos)
+                    (void)ended.wait_for(std::chrono::seconds(60));
+            }});
+        BOOST_CHECK_THROW((void)cairn::checkpointer(me.member, disk, o), cairn::error);
+        if (me.number != 0) return;
+        BOOST_TEST(r.base.list().empty());
+        over.set_value();
     });
 }
 

@@ -4,16 +4,24 @@
 #include "support/data_files.hpp"
 #include "support/meddling_store.hpp"
 
+#include <cairn/activity.hpp>
+#include <cairn/checkpointer/detail/recovery.hpp>
+#include <cairn/comm/detail/blocking_exchange.hpp>
+#include <cairn/comm/detail/erased_communicator.hpp>
+#include <cairn/object_store/any_store.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(checkpointer_recovery)
@@ -162,6 +170,40 @@ BOOST_AUTO_TEST_CASE(the_view_of_one_rank_puts_nothing_aside) {
         BOOST_TEST(has(saw.agreed()[0], "none of 1"), saw.agreed()[0]);
         auto place = r.base.at("step_1");
         BOOST_TEST(!place.tag(".metadata").text.empty());
+    }
+}
+
+/// A load tells as one failure what several ranks miss.
+BOOST_AUTO_TEST_CASE(what_all_ranks_miss_in_a_load_is_put_aside) {
+    for (bool const by_all : {false, true}) {
+        run r(2);
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer({});
+            save_steps(me, ckpt, {1});
+        });
+        notes ignored;
+        r.on_ranks([&](rank& me) {
+            auto options = into(ignored, 0);
+            options.quarantine = true;
+            cairn::detail::communicator_ref<cairn::thread_group::member> group(me.member);
+            cairn::detail::blocking_exchange ranks(group, 0, std::chrono::minutes(1));
+            cairn::detail::recovery search(ranks, {cairn::any_store(r.base)}, options,
+                                           std::make_shared<cairn::activity>());
+            auto const found = search.next();
+            BOOST_REQUIRE(found.has_value());
+            auto place = r.base.at("step_1");
+            if (me.number == 0) place.remove(support::data_file(place, "__0_0"));
+            me.meet();
+            auto why =
+                cairn::error(cairn::errc::not_found, {.rank = 1, .file = "__0_0"}).as_failure(1);
+            why.ranks = {{by_all ? 0 : 1, 1}};
+            std::vector<cairn::rank_failure> all{why};
+            BOOST_TEST(!search.loaded(
+                *found, std::make_exception_ptr(cairn::error(std::move(all), false))));
+        });
+        auto place = r.base.at("step_1");
+        BOOST_TEST(place.tag(".metadata").text.empty() == by_all);
+        BOOST_TEST(place.tag(".metadata.quarantined").text.empty() == !by_all);
     }
 }
 

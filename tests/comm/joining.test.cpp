@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <future>
 #include <iostream>
@@ -126,6 +128,68 @@ BOOST_AUTO_TEST_CASE(who_does_not_come_is_named) {
     BOOST_TEST(std::any_of(id.addresses.begin(), id.addresses.end(),
                            [&](auto const& a) { return contains(lost, a.text()); }),
                lost);
+}
+
+/// Rank 0 has joined by then, and would presume rank 1 dead. Here rank 2 takes longer than
+/// peer_timeout from rank 0 to rank 1, and ends once it is admitted.
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_its_children_is_not_presumed_dead) {
+    using namespace cairn::detail;
+    auto o = soon(30s);
+    o.fan_in = 1;
+    o.liveness = {200ms, 3000ms, 300ms};
+    auto const id = tcp_group::unique_id(o);
+    std::vector<std::string> said(2);
+    std::thread others([&] {
+        (void)support::try_on_threads(2, [&](int r) {
+            said[static_cast<std::size_t>(r)] = failure_of([&] { tcp_group(id, r, 3, o); });
+        });
+    });
+    join_request me;
+    me.instance = 1;
+    me.rank = 2;
+    me.size = 3;
+    me.fan_in = 1;
+    me.alive = o.liveness;
+    auto const ask = [&](const cairn::tcp_address& at) {
+        boost::asio::io_context io;
+        boost::asio::ip::tcp::socket s(io);
+        s.connect(endpoint_of(at));
+        auto const read = [&] {
+            cairn::message m(handshake_head_bytes);
+            boost::asio::read(s, boost::asio::buffer(m));
+            m.resize(decode_handshake_head(m));
+            boost::asio::read(s, boost::asio::buffer(m));
+            return m;
+        };
+        handshake_session session;
+        auto const hello = plain_handshake(handshake_kind::hello, session.ours);
+        boost::asio::write(s, boost::asio::buffer(hello));
+        auto const challenge = read();
+        std::memcpy(session.theirs.data(), challenge.data() + 1, session.theirs.size());
+        auto const join = session.proven(id.secret, encode(me));
+        boost::asio::write(s, boost::asio::buffer(join));
+        for (;;) {
+            auto const m = read();
+            auto const proven = session.checked(id.secret, m);
+            if (!proven) wire_reader::fail("an answer without a proof");
+            wire_reader r(proven->subspan(1));
+            if (auto a = decode_answer(r); a.says != join_answer::verdict::wait) return a;
+        }
+    };
+    try {
+        auto const to = ask(id.addresses.front());
+        BOOST_TEST((to.says == join_answer::verdict::go));
+        std::this_thread::sleep_for(5s);
+        me.epoch = to.epoch;
+        BOOST_TEST((ask(to.parent.at(0)).says == join_answer::verdict::stay));
+    } catch (const std::exception& e) {
+        BOOST_ERROR(e.what());
+    }
+    others.join();
+    for (auto const& s : said) {
+        BOOST_TEST(contains(s, "rank 2"), s);
+        BOOST_TEST(!contains(s, "nothing received"), s);
+    }
 }
 
 BOOST_AUTO_TEST_CASE(no_timeout_is_no_timeout) {

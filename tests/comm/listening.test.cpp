@@ -233,8 +233,10 @@ BOOST_AUTO_TEST_CASE(a_socket_that_connects_is_closed_in_children) {
     boost::asio::io_context io;
     cairn::detail::tcp_listener const to(io.get_executor(), cairn::detail::loopback_hosts());
     auto const before = sockets();
+    cairn::detail::handshake_connection::events said;
+    said.resolved = [](int) {};
     auto const c = std::make_shared<cairn::detail::handshake_connection>(
-        cairn::detail::tcp_socket::socket(io), cairn::detail::handshake_connection::events{});
+        cairn::detail::tcp_socket::socket(io), std::move(said));
     c->connect(to.addresses().front());
     auto now = sockets();
     for (int d : before) now.erase(d);

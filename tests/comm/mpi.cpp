@@ -221,6 +221,15 @@ void check_misuse() {
         expect(contains(what, world_rank == 0 ? "fan-in 2" : "fan-in 4"), what);
     });
     if (world_size == 1) return;
+    check("liveness options that differ", [] {
+        auto const what = refusal(errc::invalid_argument, [] {
+            cairn::mpi_options o;
+            o.liveness.peer_timeout = std::chrono::seconds(world_rank == 0 ? 20 : 30);
+            mpi_group g(MPI_COMM_WORLD, o);
+        });
+        expect(contains(what, world_rank == 0 ? "peer_timeout 20000 ms" : "peer_timeout 30000 ms"),
+               what);
+    });
     check("an inter-communicator", [] {
         MPI_Comm half = MPI_COMM_NULL, across = MPI_COMM_NULL;
         MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, 0, &half);

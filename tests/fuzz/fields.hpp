@@ -7,6 +7,7 @@
 #include <cairn/comm/detail/tcp/messages.hpp>
 #include <cairn/comm/detail/tree/frame.hpp>
 #include <cairn/comm/detail/tree/missing_rank.hpp>
+#include <cairn/comm/liveness.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/load/detail/read_once/shared_items.hpp>
@@ -112,8 +113,11 @@ inline auto fields(cairn::detail::tree_frame& f) {
 inline auto fields(cairn::tcp_address& a) {
     return std::tie(a.host, a.port);
 }
+inline auto fields(cairn::liveness_options& o) {
+    return std::tie(o.heartbeat_interval, o.peer_timeout, o.probe_timeout);
+}
 inline auto fields(cairn::detail::join_request& j) {
-    return std::tie(j.instance, j.epoch, j.rank, j.size, j.fan_in, j.addresses, j.process);
+    return std::tie(j.instance, j.epoch, j.rank, j.size, j.fan_in, j.addresses, j.process, j.alive);
 }
 inline auto fields(cairn::detail::join_answer& a) {
     return std::tie(a.says, a.why, a.epoch, a.parent);

@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
     write_bytes(
         "hello", "join",
         cairn::detail::with_handshake_head(cairn::detail::encode(cairn::detail::join_request{
-            7, 9, 3, 8, 2, {{"10.0.0.1", 4321}, {"::1", 1}}, "process 4711 on node3"})));
+            7, 9, 3, 8, 2, {{"10.0.0.1", 4321}, {"::1", 1}}, "process 4711 on node3", {}})));
     write_bytes("hello", "answer",
                 cairn::detail::with_handshake_head(cairn::detail::encode(cairn::detail::join_answer{
                     cairn::detail::join_answer::verdict::go, "why", 9, {{"10.0.0.1", 4321}}})));

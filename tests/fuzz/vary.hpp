@@ -10,6 +10,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -65,6 +66,11 @@ public:
         std::vector<std::int64_t> all(numbers.begin(), numbers.end());
         (*this)(all);
         numbers = all;
+    }
+    void operator()(std::chrono::milliseconds& t) {
+        auto n = t.count();
+        (*this)(n);
+        t = std::chrono::milliseconds(n);
     }
     void operator()(double& d) {
         d = e_.one_in(2) ? std::bit_cast<double>(e_()) : static_cast<double>(e_.below(9));

@@ -3,6 +3,7 @@
 #define CAIRN_TEST_SUPPORT_HANDSHAKE_WORLD_HPP
 
 #include <cairn/comm/detail/tcp/handshake.hpp>
+#include <cairn/comm/liveness.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -94,13 +95,14 @@ public:
 
     /// @return Its number among processes.
     int add(int rank, int size, int fan_in, std::chrono::milliseconds timeout,
-            std::optional<cairn::tcp_id> id = {}) {
+            std::optional<cairn::tcp_id> id = {}, const cairn::liveness_options& alive = {}) {
         auto const n = static_cast<int>(all.size());
         process p;
         p.rank = rank;
         auto const random = std::make_shared<std::mt19937_64>(static_cast<unsigned>(n) + 1);
-        p.decides = std::make_unique<handshake>(cairn::detail::tree_topology{rank, size, fan_in},
-                                                now + timeout, [random] { return (*random)(); });
+        p.decides = std::make_unique<handshake>(
+            cairn::detail::tree_topology{rank, size, fan_in}, now + timeout,
+            [random] { return (*random)(); }, std::string(), alive);
         p.listens = rank == 0;
         ids_.push_back(id.value_or(id_));
         all.push_back(std::move(p));
@@ -230,6 +232,7 @@ private:
                 l.mute = a.to.host.ends_with(".mute");
                 l.nowhere = a.to.host.ends_with(".nowhere");
                 me.links[a.connection] = static_cast<int>(links.size()) - 1;
+                h.resolved(a.connection, now);
                 break;
             }
             case type::send: {

@@ -46,9 +46,9 @@ using keep_rule = std::variant<keep_last, keep_every, keep_best, keep_younger, k
 /// is kept. By default all are.
 ///
 /// Whatever the rules, the newest checkpoint is kept. So is the last checkpoint that this run has
-/// read, until it has saved `n` complete ones after it: it counts as one of the `last(n)`, where
-/// `n` is 1 without that rule. *Newest* is by the order of commits, not by times, nor by steps,
-/// which go back if training does.
+/// read while the process that coordinates now did, until it has saved `n` complete ones after it:
+/// it counts as one of the `last(n)`, where `n` is 1 without that rule. *Newest* is by the order of
+/// commits, not by times, nor by steps, which go back if training does.
 class retention {
 public:
     retention() noexcept;

@@ -18,6 +18,8 @@ struct liveness_options {
     std::chrono::milliseconds peer_timeout{10000};
     /// How long rank 0 waits, after an exchange's deadline, for ranks to report their activity.
     std::chrono::milliseconds probe_timeout{1500};
+
+    bool operator==(const liveness_options&) const = default;
 };
 
 }  // namespace cairn

@@ -42,7 +42,7 @@ class mpi_group : public detail::tree_group<mpi_group> {
 public:
     /// @param of  The ranks of the group; remains the caller's, and may be freed afterwards.
     /// @throws error errc::invalid_argument on all ranks for a thread level below
-    /// MPI_THREAD_MULTIPLE or differing fan-ins; on this rank if MPI is not running, for
+    /// MPI_THREAD_MULTIPLE or options that differ; on this rank if MPI is not running, for
     /// MPI_COMM_NULL and for an inter-communicator
     explicit mpi_group(MPI_Comm of, const mpi_options& o = {}) : base(join(of, o)) {}
 
@@ -51,7 +51,7 @@ private:
     explicit mpi_group(detail::tree_seat s) : base(std::move(s)) {}
 
     static detail::tree_seat join(MPI_Comm of, const mpi_options& o) {
-        auto const agreed = detail::mpi_agree(of, o.fan_in, MPI_THREAD_MULTIPLE);
+        auto const agreed = detail::mpi_agree(of, o.fan_in, o.liveness, MPI_THREAD_MULTIPLE);
         MPI_Comm own = MPI_COMM_NULL;
         detail::mpi_check(MPI_Comm_dup(of, &own), "MPI_Comm_dup");
         detail::mpi_check(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN),

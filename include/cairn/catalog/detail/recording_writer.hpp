@@ -58,7 +58,7 @@ public:
     const retention& keep() const noexcept { return keep_; }
 
     /// Notes that this run has read that checkpoint: later commits of this run exceed its number,
-    /// and so many after it.
+    /// and so many after it. Waits for no storage.
     CAIRN_DECL void note_read(const commit_record& record, std::uint64_t beyond = 0);
     /// Notes that a save of this run is about to commit there.
     CAIRN_DECL void note_save(const checkpoint_id& id, const std::string& save_id);
@@ -76,6 +76,8 @@ public:
     CAIRN_DECL std::uint64_t next_sequence(const any_store& root,
                                            std::vector<std::string>& warnings,
                                            cairn::activity* activity);
+    /// Other coordinators may have saved in the second store since: it is asked again.
+    CAIRN_DECL void look_again();
     /// Keeps what the next save that commits has to say.
     CAIRN_DECL void note_warnings(std::vector<std::string> warnings);
     CAIRN_DECL std::vector<std::string> take_warnings();
@@ -92,15 +94,25 @@ private:
                       std::vector<std::string>& warnings, cairn::activity* activity,
                       std::optional<std::chrono::milliseconds> longest = {});
     error no_higher_number(const any_store& root) const;
+    void take_reads();
 
     retention keep_;
     std::optional<any_store> also_;
+    bool asks_also_ = true;
     std::chrono::milliseconds longest_;
     std::uint64_t least_;
     std::mutex m_{};
     run_memory run_{};
     std::uint64_t highest_ = 0;
     std::vector<std::string> warnings_{};  ///< Not told yet.
+    struct noted_read {
+        std::uint64_t sequence;
+        std::int64_t committed;
+        std::uint64_t beyond;
+    };
+    /// Those that `take_reads` has not moved to `run_`: `retain` may have that for minutes.
+    std::vector<noted_read> reads_{};
+    std::mutex reads_m_{};  ///< Protects `reads_`; locked last.
 };
 
 /// A `torch_writer` that records its commits, and removes old checkpoints after them.

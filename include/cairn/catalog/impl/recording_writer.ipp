@@ -21,13 +21,26 @@
 namespace cairn::detail {
 
 CAIRN_DECL void run_catalog::note_read(const commit_record& record, std::uint64_t beyond) {
+    std::lock_guard const lock(reads_m_);
+    reads_.push_back({record.sequence, record.committed, beyond});
+}
+/// @pre `m_` is locked.
+CAIRN_DECL void run_catalog::take_reads() {
+    std::lock_guard const lock(reads_m_);
+    for (auto const& r : reads_) {
+        run_.read[{r.sequence, r.committed}] = {++run_.reads, run_.saves.size()};
+        highest_ = std::max(highest_, r.sequence + r.beyond);
+    }
+    reads_.clear();
+}
+CAIRN_DECL void run_catalog::look_again() {
     std::lock_guard const lock(m_);
-    run_.read[{record.sequence, record.committed}] = {++run_.reads, run_.saves.size()};
-    highest_ = std::max(highest_, record.sequence + beyond);
+    asks_also_ = true;
 }
 
 CAIRN_DECL void run_catalog::note_save(const checkpoint_id& id, const std::string& save_id) {
     std::lock_guard const lock(m_);
+    take_reads();
     run_.saves.push_back({id, save_id});
     run_.known.erase(id);
 }
@@ -94,11 +107,11 @@ CAIRN_DECL std::uint64_t run_catalog::next_sequence(const any_store& root,
                                                     std::vector<std::string>& warnings,
                                                     cairn::activity* activity) {
     std::lock_guard const lock(m_);
+    take_reads();
     bool const first = highest_ == 0;
-    // Asked once: each save would wait for a bucket that is away.
-    bool const is_unseen =
-        also_ && !note_numbers(*also_, true, nullptr, warnings, activity, longest_);
-    also_.reset();
+    // Asked once in a group: each save would wait for a bucket that is away.
+    bool const is_unseen = also_ && std::exchange(asks_also_, false) &&
+                           !note_numbers(*also_, true, nullptr, warnings, activity, longest_);
     // Each time: other jobs may save here too.
     note_numbers(root, first, &run_.known, warnings, activity);
     highest_ = std::max(highest_, least_);
@@ -140,6 +153,7 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
                                                         cairn::activity* activity) {
     if (!root.browsable()) return {};
     std::lock_guard const lock(m_);
+    take_reads();
     if (keep_.keeps_all() && run_.collected && run_.left.empty()) return {};
     return detail::retain(root, keep_, run_, own, activity);
 }

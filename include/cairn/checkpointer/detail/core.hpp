@@ -170,7 +170,8 @@ private:
     /// that are not there any more, if they are on a disk that the coordinator does not see.
     void note_local(const std::vector<std::string>& removed) noexcept;
     void add_local(const written_part& part);
-    void remove_local(const std::string& save_id);
+    void remove_unneeded();
+    void note_unremoved(const std::exception_ptr& why) noexcept;
     /// Another group goes on: what this rank has written to a disk of its own is of no use.
     void remove_all_local() noexcept;
     /// Opens the uploads of a group; collective.
@@ -298,6 +299,7 @@ private:
     struct own_files {
         checkpoint_id place{};
         std::vector<std::string> names{};
+        bool unneeded = false;  ///< To be removed.
     };
     std::map<std::string, own_files> local_{};  ///< By save id; if this rank's disk is its own.
     std::string apart_warning_{};               ///< For the next report.

@@ -110,6 +110,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::replace_group(any_communicator l
     uploads_earlier_ = false;
     upload_ = {};
     remove_all_local();
+    catalog_->look_again();
     group_ = std::move(next);
     settle();
     r.completed = std::exchange(unreported_, std::nullopt);

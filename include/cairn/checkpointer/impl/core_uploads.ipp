@@ -19,8 +19,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -30,9 +31,20 @@ namespace cairn::detail {
 /// disk of its own: a run that only loads may be in a place where nothing can be written.
 CAIRN_DECL void checkpointer_core::compare_disks(group& g) {
     if (!options_.upload) return;
+    struct own_file {
+        any_store& at;
+        std::string name{};
+        ~own_file() {
+            try {
+                if (!name.empty()) at.remove(name);
+            } catch (...) {  // it is empty
+            }
+        }
+    } file{parts_.store};
     auto mark = g.ranks.attempt([&] {
         std::string name;
         if (g.ranks.coordinator()) name = ".cairn-trial." + new_save_id();
+        file.name = name;
         try {
             if (!name.empty()) parts_.store.publish(name, {}, std::nullopt);
         } catch (...) {
@@ -66,12 +78,6 @@ CAIRN_DECL void checkpointer_core::compare_disks(group& g) {
                              "' is not known, because nothing could be written there at first: "
                              "files that are missing are not noticed before a commit";
             return;
-        }
-        if (g.ranks.coordinator()) {
-            try {
-                parts_.store.remove(name);
-            } catch (...) {  // it is empty
-            }
         }
         g.apart.emplace();
         std::string first;
@@ -171,12 +177,13 @@ CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& re
     if (!part || !is_apart(*group_)) return;
     try {
         auto const id = place_of(saving_step_);
-        std::set<std::string> gone(removed.begin(), removed.end());
-        for (auto const& [save, files] : local_)
-            if (files.place == id) gone.insert(save);  // it was replaced
-        for (auto const& save : gone) remove_local(save);
+        for (auto& [save, files] : local_)
+            files.unneeded = files.unneeded || files.place == id ||  // it was replaced
+                             std::find(removed.begin(), removed.end(), save) != removed.end();
         add_local(*part);
-    } catch (...) {  // the files stay: they are on a disk that the run fills anew
+        remove_unneeded();
+    } catch (...) {
+        note_unremoved(std::current_exception());
     }
 }
 CAIRN_DECL void checkpointer_core::add_local(const written_part& part) {
@@ -199,18 +206,38 @@ CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
             });
             return local_.empty();
         });
-        while (!local_.empty()) remove_local(local_.begin()->first);
-    } catch (...) {  // as above
+        for (auto& [save, files] : local_) files.unneeded = true;
+        remove_unneeded();
+    } catch (...) {
+        note_unremoved(std::current_exception());
     }
 }
-CAIRN_DECL void checkpointer_core::remove_local(const std::string& save_id) {
-    auto const found = local_.find(save_id);
-    if (found == local_.end()) return;
-    auto const files = std::move(found->second);
-    local_.erase(found);
-    auto place = parts_.store.at(files.place);
-    for (auto const& name : files.names) place.remove(name);
-    parts_.store.remove_place(files.place);
+/// What cannot be removed is tried again after the next save.
+CAIRN_DECL void checkpointer_core::remove_unneeded() {
+    std::exception_ptr failure;
+    std::erase_if(local_, [&](auto const& own) {
+        auto const& files = own.second;
+        if (!files.unneeded) return false;
+        try {
+            auto place = parts_.store.at(files.place);
+            for (auto const& name : files.names) place.remove(name);
+            parts_.store.remove_place(files.place);
+            return true;
+        } catch (...) {
+            failure = std::current_exception();
+            return false;
+        }
+    });
+    if (failure) std::rethrow_exception(failure);
+}
+/// The report of this rank says so: only it knows its disk.
+CAIRN_DECL void checkpointer_core::note_unremoved(const std::exception_ptr& why) noexcept {
+    try {
+        if (!apart_warning_.empty()) return;
+        apart_warning_ = "rank " + std::to_string(ranks().rank()) +
+                         " could not remove what it has written to its own disk: " + text_of(why);
+    } catch (...) {  // no memory: the next one says so
+    }
 }
 CAIRN_DECL void checkpointer_core::await_uploads(
     const std::function<void(uploads&, const uploads::pulse&)>& wait) {

@@ -6,6 +6,7 @@
 
 #include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
+#include <cairn/detail/fold_failures.hpp>
 #include <cairn/detail/wire.hpp>
 #include <cairn/format/native/index.hpp>
 
@@ -187,6 +188,14 @@ CAIRN_DECL auto recovery::search() -> std::optional<found> {
     }
 }
 
+/// Whether each rank is among those that failed, of which several may have failed alike.
+inline bool are_all_ranks(const std::vector<rank_failure>& failures, std::size_t size) {
+    std::vector<rank_range> ranks;
+    for (auto const& f : failures) ranks.insert(ranks.end(), f.ranks.begin(), f.ranks.end());
+    normalise(ranks);
+    return ranks == std::vector<rank_range>{{0, static_cast<int>(size) - 1}};
+}
+
 CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
     outcome o;
     if (mine) ranks_.alone([&] { o.failures = failures_of(mine, ranks_.rank()); });
@@ -201,7 +210,7 @@ CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine)
                 checkpoint_problem why;
                 why.text = failures.front().text;
                 why.damaged = true;
-                left_[current_].skip(why, failures.size() == all.size(), verify_level::full);
+                left_[current_].skip(why, are_all_ranks(failures, all.size()), verify_level::full);
             }
             if (!all_damage) all_damage = leave_for_copy(failures);
             wire_writer w;

@@ -2,15 +2,20 @@
 #ifndef CAIRN_COMM_DETAIL_MPI_AGREE_HPP
 #define CAIRN_COMM_DETAIL_MPI_AGREE_HPP
 
+#include <cairn/comm/detail/liveness_in_words.hpp>
 #include <cairn/comm/detail/tree/topology.hpp>
+#include <cairn/comm/liveness.hpp>
 #include <cairn/error.hpp>
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -78,7 +83,8 @@ struct mpi_agreement {
 /// Collective over `given`: returns on all ranks or throws on all, if MPI permits communication.
 /// @param level  The MPI_THREAD_* level that the group requires.
 /// @throws error errc::invalid_argument for a communicator that `mpi_group` does not accept
-inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, int level) {
+inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, const liveness_options& alive,
+                               int level) {
     mpi_must_be_usable(given, level);
     int mine = 0, main_thread = 0;
     MPI_Query_thread(&mine);
@@ -100,24 +106,43 @@ inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, int level) {
 
     std::random_device random;
     auto const draw = (std::uint64_t{random()} << 32) | random();
-    // max(-x) gives min(x).
+    // max(-x) gives min(x), and so does max(~x) of numbers without a sign.
     auto const wide = [](std::int64_t x) {
         return static_cast<std::uint64_t>(x + (std::int64_t{1} << 32));
     };
-    std::int64_t const fan = fan_in;
-    std::uint64_t const said[4] = {a.where.rank == 0 ? draw : 0, wide(fan), wide(-fan),
-                                   wide(-mine)};
-    std::uint64_t most[4] = {};
-    mpi_check(MPI_Allreduce(said, most, 4, MPI_UINT64_T, MPI_MAX, given), "MPI_Allreduce");
+    auto const number = [](auto x) { return static_cast<std::uint64_t>(x); };
+    std::array<std::uint64_t, 10> const said{
+        a.where.rank == 0 ? draw : 0,
+        wide(-mine),
+        number(fan_in),
+        ~number(fan_in),
+        number(alive.heartbeat_interval.count()),
+        ~number(alive.heartbeat_interval.count()),
+        number(alive.peer_timeout.count()),
+        ~number(alive.peer_timeout.count()),
+        number(alive.probe_timeout.count()),
+        ~number(alive.probe_timeout.count()),
+    };
+    std::array<std::uint64_t, 10> most{};
+    mpi_check(MPI_Allreduce(said.data(), most.data(), 10, MPI_UINT64_T, MPI_MAX, given),
+              "MPI_Allreduce");
     a.epoch = most[0];
     for (int l : {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED})
-        if (l < level && most[3] == wide(-l)) throw too_low(mine == l ? a.where.rank : -1, l);
-    if (fan_in < 1 || most[1] != wide(fan) || most[2] != wide(-fan))
-        throw error(errc::invalid_argument,
-                    {.rank = a.where.rank,
-                     .expected = "a fan-in of 1 or more, the same on all ranks",
-                     .found = "fan-in " + std::to_string(fan_in),
-                     .remedy = "pass the same mpi_options on all ranks"});
+        if (l < level && most[1] == wide(-l)) throw too_low(mine == l ? a.where.rank : -1, l);
+    auto const check = [&](bool good, const char* expected, std::string found) {
+        if (!good)
+            throw error(errc::invalid_argument,
+                        {.rank = a.where.rank,
+                         .expected = expected,
+                         .found = std::move(found),
+                         .remedy = "pass the same mpi_options on all ranks"});
+    };
+    auto const same = [&](std::size_t first, std::size_t last) {
+        return std::equal(said.begin() + first, said.begin() + last, most.begin() + first);
+    };
+    check(fan_in >= 1 && same(2, 4), "a fan-in of 1 or more, the same on all ranks",
+          "fan-in " + std::to_string(fan_in));
+    check(same(4, 10), "liveness_options that are the same on all ranks", in_words(alive));
     return a;
 }
 

@@ -20,7 +20,7 @@ struct handshake_action {
         listen,   ///< Open a listening socket, call `listening`. `rank`: 1 for loopback only.
         accept,   ///< Call `accepted` for each new connection …
         do_not,   ///< … or stop accepting.
-        connect,  ///< Call `connected` or `failed`.
+        connect,  ///< Call `resolved` once the address is known, then `connected` or `failed`.
         send,     ///< Call `sent`, or `lost`.
         close,    ///< Once everything was sent; only then is its end reported.
         keep      ///< Once everything was sent, as the connection to `rank`; call `kept`.

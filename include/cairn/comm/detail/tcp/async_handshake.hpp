@@ -6,6 +6,7 @@
 #include <cairn/comm/detail/tcp/handshake_connection.hpp>
 #include <cairn/comm/detail/tcp/listener.hpp>
 #include <cairn/comm/detail/tcp/process_in_words.hpp>
+#include <cairn/comm/liveness.hpp>
 
 #include <boost/asio/compose.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -48,9 +49,10 @@ public:
     /// @param interfaces  Whose addresses this rank listens at.
     handshake_shell(const boost::asio::any_io_executor& ex, tree_topology where,
                     clock::time_point by, tcp_id_source source, open_descriptors listeners,
-                    std::string interfaces)
-        : strand_(boost::asio::make_strand(ex)), decides_(where, by, random(), process_in_words()),
-          source_(std::move(source)), interfaces_(std::move(interfaces)), timer_(strand_),
+                    std::string interfaces, const liveness_options& alive = {})
+        : strand_(boost::asio::make_strand(ex)),
+          decides_(where, by, random(), process_in_words(), alive), source_(std::move(source)),
+          interfaces_(std::move(interfaces)), timer_(strand_),
           done_(strand_, clock::time_point::max()) {
         if (!listeners.empty()) listener_.emplace(strand_, std::move(listeners));
     }
@@ -199,6 +201,7 @@ private:
     connection make(tcp_socket::socket s) {
         handshake_connection::events e;
         // A connection does not outlive this: `end` closes them all.
+        e.resolved = [this](int n) { event([&] { decides_.resolved(n, clock::now()); }); };
         e.connected = [this](int n) { event([&] { decides_.connected(n, clock::now()); }); };
         e.failed = [this](int n, const boost::system::error_code& ec) {
             all_.erase(n);

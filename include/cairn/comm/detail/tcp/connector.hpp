@@ -52,6 +52,11 @@ public:
     /// Why the last attempt failed; empty if none has.
     const std::string& last() const noexcept { return last_; }
 
+    /// The name of the address was looked up, which may take long: the connection begins.
+    void resolved(int c, time now) {
+        if (auto* const a = find(c))
+            a->by = now + std::chrono::seconds(std::min(1 + a->failures, 5));
+    }
     void connected(int c) {
         auto* const a = find(c);
         if (a == nullptr) return;
@@ -112,7 +117,7 @@ public:
         if (best == nullptr) return;
         best->connection = context_.next_connection();
         best->is = state::connecting;
-        best->by = now + std::chrono::seconds(std::min(1 + best->failures, 5));
+        best->by = now + longest_look_up;
         context_.connect(best->connection, best->to);
         next_ = now + (any ? std::chrono::milliseconds(2000) : std::chrono::milliseconds(100));
     }
@@ -126,6 +131,8 @@ public:
     }
 
 private:
+    /// A resolver asks name servers in turn, each for 5 s or so.
+    static constexpr std::chrono::seconds longest_look_up{30};
     enum class state { idle, connecting, open, challenged };
     struct attempt {
         tcp_address to{};

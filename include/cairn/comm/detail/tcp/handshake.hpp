@@ -3,12 +3,14 @@
 #define CAIRN_COMM_DETAIL_TCP_HANDSHAKE_HPP
 
 #include <cairn/comm/deadline.hpp>
+#include <cairn/comm/detail/liveness_in_words.hpp>
 #include <cairn/comm/detail/tcp/acceptor.hpp>
 #include <cairn/comm/detail/tcp/connector.hpp>
 #include <cairn/comm/detail/tcp/roster.hpp>
 #include <cairn/comm/detail/tree/frame.hpp>
 #include <cairn/comm/detail/tree/group_failure.hpp>
 #include <cairn/comm/detail/tree/topology.hpp>
+#include <cairn/comm/liveness.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -29,7 +31,8 @@ namespace cairn::detail {
 ///
 /// Every rank but 0 asks rank 0 to join. Rank 0 directs it to its parent in the tree or, if that is
 /// rank 0 itself, admits it once all ranks have asked. A rank admits its children once it has been
-/// admitted, so that a refusal reaches all ranks.
+/// admitted, so that a refusal reaches all ranks. While it waits for them, it sends heartbeats to
+/// the neighbours that it has: they may have left their handshakes.
 class tcp_handshake {
 public:
     using time = std::chrono::steady_clock::time_point;
@@ -38,9 +41,10 @@ public:
     /// @param random   Random numbers.
     /// @param process  This process, for the errors of others.
     tcp_handshake(tree_topology where, time by, std::function<std::uint64_t()> random,
-                  std::string process = {})
-        : at_(where), by_(by), process_(std::move(process)), context_{std::move(random), {}, 0},
-          acceptor_(context_), connector_(context_), roster_(where) {
+                  std::string process = {}, const liveness_options& alive = {})
+        : at_(where), by_(by), process_(std::move(process)), alive_(alive),
+          context_{std::move(random), {}, 0}, acceptor_(context_), connector_(context_),
+          roster_(where, alive) {
         instance_ = context_.random();
         if (at_.rank == 0) epoch_ = context_.random() | 1;
     }
@@ -94,6 +98,11 @@ public:
         now_ = now;
         connector_.connected(c);
     }
+    /// The address of a connection under way is known: a name was looked up.
+    void resolved(int c, time now) {
+        now_ = now;
+        connector_.resolved(c, now);
+    }
     /// A connection could not be made.
     void failed(int c, const std::string& why, bool exhausted, time now) {
         now_ = now;
@@ -139,6 +148,7 @@ public:
     /// The result of `keep`.
     void kept(int c, int rank, time now) {
         now_ = now;
+        if (kept_.empty()) beat_at_ = deadline_after(alive_.heartbeat_interval, now);
         kept_.emplace(rank, c);
         check();
     }
@@ -154,11 +164,12 @@ public:
         connector_.tick(now);
         if (now >= look_up_at_) look_up();
         if (now >= by_) fail(too_late());
+        if (now >= beat_at_) beat();
         check();
     }
     time wake() const {
         if (failure_) return unsent_.empty() ? now_ : give_up_at_;
-        return std::min({by_, acceptor_.wake(), connector_.wake(), look_up_at_});
+        return std::min({by_, acceptor_.wake(), connector_.wake(), look_up_at_, beat_at_});
     }
 
     std::vector<handshake_action> take_actions() { return std::exchange(context_.actions, {}); }
@@ -175,7 +186,8 @@ private:
 
     void aim(const std::vector<tcp_address>& addresses) {
         join_request const me{
-            instance_, to_parent_ ? epoch_ : 0, at_.rank, at_.size, at_.fan_in, mine_, process_};
+            instance_, to_parent_ ? epoch_ : 0, at_.rank, at_.size, at_.fan_in, mine_, process_,
+            alive_};
         connector_.aim(addresses, id_->secret, me, now_);
     }
 
@@ -191,13 +203,14 @@ private:
             auto const text = wrong + ", from " + from;
             acceptor_.answer(c, {verdict::refused, text, 0, {}});
             if (at_.rank != 0) return;
-            return fail(error(errc::invalid_argument,
-                              {.rank = who.rank,
-                               .expected = "rank 1 to " + std::to_string(at_.size - 1) + " of " +
-                                           std::to_string(at_.size) + ", fan-in " +
-                                           std::to_string(at_.fan_in) + ", as on rank 0",
-                               .found = text,
-                               .remedy = "start all ranks with the same settings"}));
+            return fail(error(
+                errc::invalid_argument,
+                {.rank = who.rank,
+                 .expected = "rank 1 to " + std::to_string(at_.size - 1) + " of " +
+                             std::to_string(at_.size) + ", fan-in " + std::to_string(at_.fan_in) +
+                             ", " + in_words(alive_) + ", as on rank 0",
+                 .found = text,
+                 .remedy = "start all ranks with the same settings"}));
         }
         auto const before = roster_.enter(c, who, from);
         if (!before.refused.empty()) {
@@ -256,8 +269,17 @@ private:
                 context_.act(type::keep, c, child);
             }
         }
-        over_ = kept_.size() == roster_.children().size() + (at_.rank != 0);
+        // A connection is not passed on in the middle of a heartbeat.
+        over_ = kept_.size() == roster_.children().size() + (at_.rank != 0) && unsent_.empty();
         if (over_) acceptor_.close();
+    }
+    void beat() {
+        if (failure_) return;
+        beat_at_ = deadline_after(alive_.heartbeat_interval, now_);
+        tree_frame f;
+        f.lane = epoch_;
+        for (auto const& [rank, c] : kept_)
+            if (unsent_.insert(c).second) context_.send(c, encode_frame(f));
     }
 
     void fail(error why) {
@@ -330,6 +352,7 @@ private:
     tree_topology at_;
     time by_;
     std::string process_;
+    liveness_options alive_;
     time now_{};
     handshake_context context_;
     handshake_acceptor acceptor_;
@@ -343,7 +366,8 @@ private:
     bool to_parent_ = false;
     time look_up_at_ = time::max();
     std::map<int, int> kept_{};  ///< Complete connections, by rank.
-    std::set<int> unsent_{};
+    time beat_at_ = time::max();
+    std::set<int> unsent_{};  ///< Connections with heartbeats, or what tells of a failure.
     time give_up_at_ = time::max();
     std::optional<error> failure_{};
     bool over_ = false;

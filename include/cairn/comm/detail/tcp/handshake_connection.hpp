@@ -60,7 +60,7 @@ private:
 class handshake_connection : public std::enable_shared_from_this<handshake_connection> {
 public:
     struct events {
-        std::function<void(int)> connected{}, sent{}, closed{};
+        std::function<void(int)> resolved{}, connected{}, sent{}, closed{};
         std::function<void(int, const boost::system::error_code&)> failed{};
         std::function<void(int, std::span<const std::byte>)> message{};
         std::function<void(int, const error&)> misread{};
@@ -104,6 +104,7 @@ public:
                 return boost::asio::post(socket_.get_executor(),
                                          [self, ec] { self->connected(ec); });
             here_only_ = keep_from_children(socket_.native_handle());
+            events_.resolved(number);
             return socket_.async_connect(at, [self](const error_code& e) { self->connected(e); });
         }
         blocked_signals const blocked;  // for the thread that looks up names
@@ -111,6 +112,9 @@ public:
             to.host, std::to_string(to.port),
             [self](const error_code& e, const tcp_socket::resolver::results_type& found) {
                 if (e || self->ended_) return self->connected(e);
+                auto const on_resolved = self->events_.resolved;
+                on_resolved(self->number);
+                if (self->ended_) return;
                 boost::asio::async_connect(
                     self->socket_, found,
                     [self](const error_code& e2, const tcp_socket::endpoint&) {
@@ -188,7 +192,8 @@ private:
         boost::asio::async_write(socket_, boost::asio::buffer(out_.front()),
                                  [self = shared_from_this()](const error_code& ec, std::size_t) {
                                      if (self->ended_) return;
-                                     if (ec) return self->lose(ec);
+                                     // The next user of the socket reads why it was closed.
+                                     if (ec && !self->kept_) return self->lose(ec);
                                      self->written();
                                  });
     }

@@ -2,6 +2,7 @@
 #ifndef CAIRN_COMM_DETAIL_TCP_JOIN_HPP
 #define CAIRN_COMM_DETAIL_TCP_JOIN_HPP
 
+#include <cairn/comm/detail/liveness_in_words.hpp>
 #include <cairn/comm/detail/tcp/async_handshake.hpp>
 #include <cairn/comm/detail/tcp/engine.hpp>
 #include <cairn/comm/detail/tree/group.hpp>
@@ -56,12 +57,13 @@ inline tcp_neighbours shake_hands(tree_topology where, const tcp_id_source& sour
     std::exception_ptr failure;
     tcp_neighbours found;
     boost::asio::io_context io{1};
-    async_handshake(std::make_shared<handshake_shell>(io.get_executor(), where, by, source,
-                                                      std::move(listeners), interfaces_of(o)),
-                    [&](std::exception_ptr e, tcp_neighbours n) {
-                        failure = std::move(e);
-                        found = std::move(n);
-                    });
+    async_handshake(
+        std::make_shared<handshake_shell>(io.get_executor(), where, by, source,
+                                          std::move(listeners), interfaces_of(o), o.liveness),
+        [&](std::exception_ptr e, tcp_neighbours n) {
+            failure = std::move(e);
+            found = std::move(n);
+        });
     io.run();
     if (failure) std::rethrow_exception(failure);
     return found;
@@ -81,8 +83,7 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
         throw error(errc::invalid_argument,
                     {.expected = "tcp_options::liveness with a heartbeat_interval above 0 and "
                                  "below peer_timeout",
-                     .found = std::to_string(alive.heartbeat_interval.count()) + " ms and " +
-                              std::to_string(alive.peer_timeout.count()) + " ms"});
+                     .found = in_words(alive)});
     try {
         tcp_neighbours found{1, {}};
         if (where.size > 1)

@@ -4,9 +4,11 @@
 
 #include <cairn/comm/concepts.hpp>
 #include <cairn/comm/detail/tcp/keyed_hash.hpp>
+#include <cairn/comm/liveness.hpp>
 #include <cairn/comm/unique_id.hpp>
 #include <cairn/detail/wire.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,6 +43,7 @@ struct join_request {
     int fan_in = 0;
     std::vector<tcp_address> addresses{};  ///< Where this rank's children connect.
     std::string process{};                 ///< For errors: "process 4711 on node3".
+    liveness_options alive{};
 };
 
 struct join_answer {
@@ -58,7 +61,7 @@ struct join_answer {
 };
 
 inline constexpr std::string_view handshake_magic = "cairnjn";
-inline constexpr std::uint8_t handshake_version = 4;
+inline constexpr std::uint8_t handshake_version = 5;
 inline constexpr std::size_t handshake_head_bytes = 12;
 inline constexpr std::uint32_t largest_handshake_body = 1u << 16;
 
@@ -115,6 +118,8 @@ inline message encode(const join_request& j) {
     for (int x : {j.rank, j.size, j.fan_in}) w.u32(static_cast<std::uint32_t>(x));
     put(w, j.addresses);
     w.string(std::string_view(j.process).substr(0, 1024));
+    for (auto t : {j.alive.heartbeat_interval, j.alive.peer_timeout, j.alive.probe_timeout})
+        w.u64(static_cast<std::uint64_t>(t.count()));
     return w.take();
 }
 inline join_request decode_join(wire_reader& r) {
@@ -124,6 +129,8 @@ inline join_request decode_join(wire_reader& r) {
     for (int* x : {&j.rank, &j.size, &j.fan_in}) *x = static_cast<int>(r.u32() & INT32_MAX);
     j.addresses = get_addresses(r);
     j.process = r.string();
+    for (auto* t : {&j.alive.heartbeat_interval, &j.alive.peer_timeout, &j.alive.probe_timeout})
+        *t = std::chrono::milliseconds(static_cast<std::int64_t>(r.u64()));
     return j;
 }
 
