@@ -4,8 +4,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,18 @@ struct app {
     int told = 0;
     cairn::state_dict state_dict() { return {{"model", cairn::state_dict{{"w", w}}}}; }
     void load_state_dict(const cairn::state_dict&) { ++told; }
+};
+
+/// A range whose iterators return tensors, as those of a transforming view do.
+struct made_elements {
+    struct iterator {
+        int at;
+        std::vector<float> operator*() const { return {7, 8}; }
+        iterator& operator++() { return ++at, *this; }
+        friend bool operator==(const iterator&, const iterator&) = default;
+    };
+    iterator begin() const { return {0}; }
+    iterator end() const { return {2}; }
 };
 
 struct move_only {
@@ -139,6 +153,36 @@ BOOST_AUTO_TEST_CASE(maps_and_lists_of_tensors_nest) {
     cairn::state_dict sd{{"m", m}, {"l", l}};
     BOOST_TEST(names(cairn::flatten(sd)) == (std::vector<std::string>{"m.x", "m.y", "l.0", "l.1"}),
                boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_view_lends_the_elements_that_it_refers_to) {
+    std::vector<std::pair<std::string, std::vector<float>>> named{{"w", {1, 2}}};
+    std::vector<std::vector<float>> listed{{3, 4, 5}};
+    std::vector<std::pair<std::string, std::vector<float>&>> referred{{"w", named[0].second}};
+    cairn::state_dict const sd{{"named", std::span(named)},
+                               {"listed", std::span(listed)},
+                               {"referred", std::move(referred)}};
+    BOOST_REQUIRE(named[0].second.size() == 2u);
+    BOOST_REQUIRE(listed[0].size() == 3u);
+    auto const f = cairn::flatten(sd);
+    auto const address = [&](std::size_t i) -> const void* {
+        return f.leaves[i].tensor()->shards[0].view.data;
+    };
+    BOOST_TEST(address(0) == named[0].second.data());
+    BOOST_TEST(address(1) == listed[0].data());
+    BOOST_TEST(address(2) == named[0].second.data());
+}
+
+BOOST_AUTO_TEST_CASE(elements_that_a_range_makes_are_owned) {
+    made_elements const range;
+    cairn::state_dict const sd{{"l", range}};
+    auto const f = cairn::flatten(sd);
+    BOOST_REQUIRE(f.leaves.size() == 2u);
+    for (auto const& leaf : f.leaves) {
+        BOOST_TEST((leaf.tensor()->keep != nullptr));
+        auto const& view = leaf.tensor()->shards[0].view;
+        BOOST_TEST(reinterpret_cast<const float*>(view.data)[0] == 7.0f);
+    }
 }
 
 // Entry by entry against entry by entry, this takes minutes.

@@ -115,6 +115,11 @@ DEFECTS = [
     Defect("second-of-a-name-replaces-the-first", "state/impl/state_dict.ipp",
            "if (contains(key)) throw", "if (contains(key) && !PLANTED) throw",
            by="state", wrong="a tensor is silently not saved"),
+    Defect("elements-that-a-range-makes-are-borrowed", "state/state_dict.hpp",
+           "l->emplace_back(std::forward<decltype(x)>(x));",
+           "{ if (PLANTED) l->emplace_back(x); else "
+           "l->emplace_back(std::forward<decltype(x)>(x)); }",
+           by="state", wrong="freed memory is saved"),
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
