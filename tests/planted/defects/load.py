@@ -120,6 +120,10 @@ DEFECTS = [
            "{ if (PLANTED) l->emplace_back(x); else "
            "l->emplace_back(std::forward<decltype(x)>(x)); }",
            by="state", wrong="freed memory is saved"),
+    Defect("exchanged-tensors-are-overwritten", "models/impl/state_change.ipp",
+           "return begin != end && after != filled.begin()",
+           "return !PLANTED && begin != end && after != filled.begin()",
+           by="models", wrong="of two weights whose names are exchanged, one is lost"),
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
