@@ -124,6 +124,12 @@ DEFECTS = [
            "return begin != end && after != filled.begin()",
            "return !PLANTED && begin != end && after != filled.begin()",
            by="models", wrong="of two weights whose names are exchanged, one is lost"),
+    Defect("lists-of-lists-are-not-copied", "models/impl/get_state_dict.ipp",
+           "for_each_inner(inner, name + \".\" + std::to_string(i++), f);",
+           "{ if (PLANTED && inner.is_list()) f(name + \".\" + std::to_string(i++), "
+           "const_cast<node&>(inner)); else "
+           "for_each_inner(inner, name + \".\" + std::to_string(i++), f); }",
+           by="models", wrong="a copy of an optimizer's state changes while training goes on"),
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",
