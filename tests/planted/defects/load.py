@@ -130,6 +130,10 @@ DEFECTS = [
            "const_cast<node&>(inner)); else "
            "for_each_inner(inner, name + \".\" + std::to_string(i++), f); }",
            by="models", wrong="a copy of an optimizer's state changes while training goes on"),
+    Defect("numbers-of-a-replaced-checkpoint-are-set", "planner/detail/load_side.hpp",
+           "if (auto* t = leaf.tensor(); t != nullptr && t->number)",
+           "if (auto* t = leaf.tensor(); t != nullptr && t->number && !PLANTED)",
+           by="load:numbers_and_tensors", wrong="a missing step is that of a checkpoint that was replaced"),
     Defect("bytes-unchecked", "state/state_dict.hpp",
            "{ detail::check_bytes(sizeof(*t.object), v); };",
            "{ if (!PLANTED) detail::check_bytes(sizeof(*t.object), v); };",

@@ -41,8 +41,11 @@ public:
 
     void set_up(flat_state& state, const metadata& m, int rank) {
         state_ = &state;
-        for (auto& leaf : state)  // of an attempt with another checkpoint
+        for (auto& leaf : state) {  // of an attempt with another checkpoint
             if (leaf.own) leaf.what = *std::exchange(leaf.own, nullptr);
+            if (auto* t = leaf.tensor(); t != nullptr && t->number)
+                t->number->memory = t->number->known;
+        }
         stored_ = &m;
         entry_of_.clear();
         rank_ = rank;
