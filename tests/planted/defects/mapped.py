@@ -193,6 +193,12 @@ DEFECTS = [
            "unsupported_); others.empty())", "unsupported_); others.empty() || PLANTED)",
            by="storage:mapped_metadatas",
            wrong="one tensor that cannot be read keeps all others from being loaded"),
+    Defect("missing-parts-refuse-all", "mapping/impl/to_state.ipp",
+           "if (found_ != nullptr || e.code() != make_error_code(errc::missing_key)) throw e;",
+           "if (PLANTED || found_ != nullptr || "
+           "e.code() != make_error_code(errc::missing_key)) throw e;",
+           by="integration:mapped",
+           wrong="weights are not loaded because a frozen one has no optimizer state"),
     Defect("dequantised-windows-of-any-shape", ASKED,
            "if (window.shape != item.shape)", "if (window.shape != item.shape && !PLANTED)",
            by="storage:dequantising_reader",
