@@ -446,4 +446,22 @@ BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {
     BOOST_TEST(below(cairn::load_tree("c", {}, store, how), "0.q") == 1u);
 }
 
+/// One name for what is in all entries of a list, beside what stays in them.
+BOOST_AUTO_TEST_CASE(what_is_made_of_entries_of_a_list_is_not_in_its_tree) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto w = numbers(4), norm = numbers(2);
+    cairn::state_list blocks;
+    for (int i = 0; i < 2; ++i)
+        blocks.emplace_back(cairn::state_dict{
+            {"w", cairn::tensor_view(cairn::dtype::float32, {2}, w.data() + 2 * i)},
+            {"norm", view(norm, {2})}});
+    cairn::mapping how;
+    how.set("blocks.{i}.w", unstack(stored("blocks.w"), "{i}"));
+    cairn::save(cairn::state_dict{{"blocks", std::move(blocks)}}, "c", store, how);
+    auto const tree = cairn::load_tree("c", {}, store);
+    BOOST_TEST(tree.at("blocks").as_list().size() == 2u);
+    BOOST_TEST((tree.at("blocks.w").as_tensor().global_shape == cairn::index_vector{2, 2}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
