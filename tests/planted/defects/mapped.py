@@ -75,7 +75,7 @@ DEFECTS = [
            "if (t.shards.size() <= most_shards || PLANTED) return false;",
            by=BY, wrong="what is stored in turn has a chunk for each row"),
     Defect("mapped-states-unchecked", STATE,
-           "check_leaf(leaf, *t);", "if (!PLANTED) check_leaf(leaf, *t);",
+           "check_shards(leaf.fqn, *t);", "if (!PLANTED) check_shards(leaf.fqn, *t);",
            by=PARTS, wrong="a mapped save stores what is behind a tensor's memory"),
     Defect("numbers-on-devices-not-compared", STATE,
            "if (is_host(v.device.kind)) return copied(v);",

@@ -257,7 +257,7 @@ private:
     /// @param stored  Null: a value.
     bool fits(const flat_leaf& leaf, const tensor_leaf& t, const std::string& name,
               const tensor_metadata* stored) {
-        check_leaf(leaf, t);
+        check_shards(leaf.fqn, t);
         if (stored == nullptr) return wrong_kind(name, "a tensor", "a value"), false;
         if (!t.writable) return read_only(name, "memory to load into", "a const tensor"), false;
         try {
