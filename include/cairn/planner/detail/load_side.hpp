@@ -104,6 +104,10 @@ public:
             if ((next == asked.end() || *next != fqn) && !stored_->if_asked.contains(fqn))
                 report_.unexpected.push_back(fqn);
         }
+        for (auto const& [a, b] : tied_.overlaps())
+            report_.warnings.push_back("'" + a + "' and '" + b +
+                                       "' share memory of the state in different forms: where the "
+                                       "checkpoint has different content for them, either remains");
         for (auto const& fqn : stored_->hidden)
             report_.warnings.push_back("'" + fqn +
                                        "' of the checkpoint is not loaded: the mapping makes "
