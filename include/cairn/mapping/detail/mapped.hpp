@@ -63,7 +63,8 @@ struct mapped {
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
     /// Of a load: stored names that something is tied to, or that are a part of something
-    /// incomplete, and that may pass themselves. Of a save: names of the state that are tied to stored ones.
+    /// incomplete, and that may pass themselves. Of a save: names of the state that are tied to
+    /// stored ones.
     std::set<std::string, std::less<>> tied{};
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.
@@ -96,8 +97,8 @@ struct findings {
 
 /// Applies a mapping to what is stored.
 /// @throws error naming the name, the expression, shapes or dtypes: errc::shape_mismatch,
-/// dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that a tensor would be
-/// in thousands of pieces
+/// dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that a tensor would
+/// be in thousands of pieces
 /// @param found  Not null: gets errors, instead of their being thrown, and more. What an error is
 ///               about is then not made.
 CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);
