@@ -432,6 +432,15 @@ BOOST_AUTO_TEST_CASE(a_stored_checkpoint_that_a_mapping_does_not_fit_breaks_no_g
     });
 }
 
+BOOST_AUTO_TEST_CASE(an_entry_with_the_name_of_a_rank_s_own_is_refused) {
+    cairn::memory_store store;
+    auto const own = support::error_of([&] {
+        cairn::save(cairn::state_dict{{"x", cairn::per_rank(cairn::value(1))}, {"x.0", 2}}, "c",
+                    store, cairn::mapping().rename("x.0", "y"));
+    });
+    BOOST_TEST(support::contains(own, {"'x.0'", "per rank"}), own);
+}
+
 BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {
     cairn::memory_store store;
     auto m = numbers(4, 1);

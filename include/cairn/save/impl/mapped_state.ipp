@@ -51,7 +51,12 @@ public:
         leaves_.reserve(state.size());
         for (auto const& leaf : state) {
             auto const one = types_.emplace_hint(types_.end(), name_of_leaf(leaf), std::nullopt);
-            leaves_.emplace(one->first, &leaf);
+            if (!leaves_.emplace(one->first, &leaf).second)
+                throw error(errc::invalid_state,
+                            {.fqn = one->first,
+                             .expected = "one entry of the state with this name",
+                             .found = "that of a rank, and another one",
+                             .remedy = "rename one: what is per rank has the rank in its name"});
             auto const* const t = leaf.tensor();
             if (t == nullptr) continue;
             check_shards(leaf.fqn, *t);  // what is made of it has consistent views of any memory
