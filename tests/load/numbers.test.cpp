@@ -89,6 +89,11 @@ BOOST_AUTO_TEST_CASE(numbers_stored_as_values_are_loaded_into_tensors) {
     state_dict converted{{"step", cairn::converted<float>(kept)}};
     cairn::load(converted, "c", store);
     BOOST_TEST(kept == 1000);
+    float pinned = 0;
+    cairn::tensor_view const there(dtype::float32, {}, &pinned,
+                                   cairn::device_id{cairn::memory_kind::pinned});
+    cairn::load(state_dict{{"lr", there}}, "c", store);
+    BOOST_TEST(pinned == 0.5f);
     // What does not fit is refused before anything changes.
     state_dict narrow{{"lr", one(dtype::float32, lr, {1})}, {"count", one(dtype::int8, small)}};
     lr = 1;
