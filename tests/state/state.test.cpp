@@ -5,9 +5,11 @@
 #include <boost/test/unit_test.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ struct app {
     cairn::state_dict state_dict() { return {{"model", cairn::state_dict{{"w", w}}}}; }
     void load_state_dict(const cairn::state_dict&) { ++told; }
 };
+
+struct unreadable {};
 
 /// A range whose iterators return tensors, as those of a transforming view do.
 struct made_elements {
@@ -55,6 +59,12 @@ struct cairn::tensor_traits<move_only> {
     static const_tensor_view view(const move_only& m) {
         return {dtype::f32, std::vector<int>{3}, m.data.get()};
     }
+};
+
+template <>
+struct cairn::value_traits<unreadable> {
+    static value to_value(const unreadable&) { throw std::runtime_error("not to be read"); }
+    static void from_value(unreadable&, const value&) {}
 };
 
 BOOST_AUTO_TEST_SUITE(state)
@@ -183,6 +193,15 @@ BOOST_AUTO_TEST_CASE(elements_that_a_range_makes_are_owned) {
         auto const& view = leaf.tensor()->shards[0].view;
         BOOST_TEST(reinterpret_cast<const float*>(view.data)[0] == 7.0f);
     }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_value_of_a_list_throws_gets_the_name_of_the_list) {
+    unreadable u;
+    cairn::state_dict const sd{{"l", cairn::state_list{cairn::node(std::ref(u))}}};
+    BOOST_CHECK_EXCEPTION(cairn::flatten(sd), cairn::error, [](const cairn::error& e) {
+        return e.context().fqn == "l" &&
+               std::string(e.what()).find("not to be read") != std::string::npos;
+    });
 }
 
 // Entry by entry against entry by entry, this takes minutes.

@@ -4,10 +4,10 @@
 
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
-#include <cairn/planner/detail/naming.hpp>
 #include <cairn/planner/detail/value_hash.hpp>
 #include <cairn/planner/options.hpp>
 #include <cairn/state/detail/copy_leaf.hpp>
+#include <cairn/state/detail/naming.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
