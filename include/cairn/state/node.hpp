@@ -88,7 +88,7 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 /// Constructed from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
 /// lvalues are borrowed and must outlive the verb; rvalues are moved in. So are the elements of a
 /// range: a view, such as `std::span`, lends those that it refers to. Values are copied; pass a
-/// scalar that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
+/// variable that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
 /// Copies of a node share its content.
 class node {
 public:
@@ -106,8 +106,8 @@ public:
     template <class T>
         requires(!std::same_as<std::remove_cvref_t<T>, node>)
     node(T&& t) : node(make(std::forward<T>(t))) {
-        static_assert(!detail::AmbiguousScalar<T>,
-                      "cairn: a mutable scalar is ambiguous: pass std::ref(x) to load into it, "
+        static_assert(!detail::AmbiguousVariable<T>,
+                      "cairn: a mutable variable is ambiguous: pass std::ref(x) to load into it, "
                       "cairn::value(x) to save its current value");
     }
 
