@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mutable scalar could mean its value now or a place to load into.
-// expect: a mutable scalar is ambiguous
+// expect: a mutable variable is ambiguous
 #include <cairn/state/state_dict.hpp>
 
 #include <cstdint>

@@ -259,6 +259,45 @@ BOOST_AUTO_TEST_CASE(what_follows_a_tie_is_made_for_a_state_that_has_it) {
     BOOST_TEST(cairn::load_tree("c", {.prefix = "o.head"}, store, how).size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(what_lacks_a_part_is_an_error_for_a_state_that_has_it) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<float> q{1, 2}, k{3, 4}, qk(4), moments(4, -1);
+    auto const view = [](std::vector<float>& v) {
+        return tensor_view(dtype::float32, {static_cast<std::int64_t>(v.size())}, v.data());
+    };
+    cairn::save(cairn::state_dict{{"q", view(q)}, {"k", view(k)}, {"o.k.m", view(k)}}, "c", store);
+    auto const fused = cairn::mapping()
+                           .set("qk", concat(0, {stored("q"), stored("k")}))
+                           .set_optional("bias", concat(0, {stored("k"), stored("k_bias")}))
+                           .follow("o.{param...}.{slot}", "o.{param...}.{slot}");
+    for (auto const others : {cairn::other_names::pass, cairn::other_names::refuse}) {
+        auto const how = cairn::mapping(fused).others(others);
+        qk = {0, 0, 0, 0};
+        cairn::load(cairn::state_dict{{"qk", view(qk)}}, "c", store, how);
+        BOOST_TEST((qk == std::vector<float>{1, 2, 3, 4}));
+        // A state that has it, and what takes all.
+        cairn::state_dict const state{{"qk", view(qk)}, {"o.qk.m", view(moments)}};
+        for (auto const& text :
+             {support::error_of([&] { cairn::load(state, "c", store, how); }),
+              support::error_of([&] { cairn::load_tree("c", {.prefix = "o"}, store, how); })})
+            BOOST_TEST(support::contains(text, {"'o.qk.m'", "o.q.m beside o.k.m"}), text);
+        auto const text = support::error_of([&] { cairn::convert({store, "c"}, "d", store, how); });
+        BOOST_TEST(support::contains(text, {"'bias'", "k_bias"}), text);
+        cairn::load_options partial;
+        partial.planner.partial = true;
+        auto const report = cairn::load(state, "c", partial, store, how);
+        BOOST_TEST((report.missing == std::vector<std::string>{"o.qk.m"}));
+        BOOST_TEST(moments[0] == -1.0f);
+    }
+    // What is stored under the name is not what the line says.
+    auto const how = cairn::mapping().set("q", concat(0, {stored("q"), stored("none")}));
+    auto const text = support::error_of([&] {
+        cairn::load(cairn::state_dict{{"q", view(qk)}}, "c", store, how);
+    });
+    BOOST_TEST(support::contains(text, {"'q'", "none"}), text);
+}
+
 BOOST_AUTO_TEST_CASE(a_tree_of_what_a_mapping_makes_is_as_large_as_it_likes) {
     using namespace cairn::map;
     cairn::memory_store store;

@@ -432,6 +432,15 @@ BOOST_AUTO_TEST_CASE(a_stored_checkpoint_that_a_mapping_does_not_fit_breaks_no_g
     });
 }
 
+BOOST_AUTO_TEST_CASE(an_entry_with_the_name_of_a_rank_s_own_is_refused) {
+    cairn::memory_store store;
+    auto const own = support::error_of([&] {
+        cairn::save(cairn::state_dict{{"x", cairn::per_rank(cairn::value(1))}, {"x.0", 2}}, "c",
+                    store, cairn::mapping().rename("x.0", "y"));
+    });
+    BOOST_TEST(support::contains(own, {"'x.0'", "per rank"}), own);
+}
+
 BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {
     cairn::memory_store store;
     auto m = numbers(4, 1);
@@ -444,6 +453,24 @@ BOOST_AUTO_TEST_CASE(names_keep_their_place_in_a_tree) {
     };
     BOOST_TEST(below(cairn::load_tree("c", {}, store), "h.0.query") == 1u);
     BOOST_TEST(below(cairn::load_tree("c", {}, store, how), "0.q") == 1u);
+}
+
+/// One name for what is in all entries of a list, beside what stays in them.
+BOOST_AUTO_TEST_CASE(what_is_made_of_entries_of_a_list_is_not_in_its_tree) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    auto w = numbers(4), norm = numbers(2);
+    cairn::state_list blocks;
+    for (int i = 0; i < 2; ++i)
+        blocks.emplace_back(cairn::state_dict{
+            {"w", cairn::tensor_view(cairn::dtype::float32, {2}, w.data() + 2 * i)},
+            {"norm", view(norm, {2})}});
+    cairn::mapping how;
+    how.set("blocks.{i}.w", unstack(stored("blocks.w"), "{i}"));
+    cairn::save(cairn::state_dict{{"blocks", std::move(blocks)}}, "c", store, how);
+    auto const tree = cairn::load_tree("c", {}, store);
+    BOOST_TEST(tree.at("blocks").as_list().size() == 2u);
+    BOOST_TEST((tree.at("blocks.w").as_tensor().global_shape == cairn::index_vector{2, 2}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -89,6 +89,11 @@ BOOST_AUTO_TEST_CASE(numbers_stored_as_values_are_loaded_into_tensors) {
     state_dict converted{{"step", cairn::converted<float>(kept)}};
     cairn::load(converted, "c", store);
     BOOST_TEST(kept == 1000);
+    float pinned = 0;
+    cairn::tensor_view const there(dtype::float32, {}, &pinned,
+                                   cairn::device_id{cairn::memory_kind::pinned});
+    cairn::load(state_dict{{"lr", there}}, "c", store);
+    BOOST_TEST(pinned == 0.5f);
     // What does not fit is refused before anything changes.
     state_dict narrow{{"lr", one(dtype::float32, lr, {1})}, {"count", one(dtype::int8, small)}};
     lr = 1;
@@ -142,6 +147,46 @@ BOOST_AUTO_TEST_CASE(numbers_of_a_checkpoint_that_is_replaced_are_planned_anew) 
         cairn::error,
         [](const auto& e) { return is(e, errc::kind_mismatch) && e.context().fqn == "opt"; });
     BOOST_TEST(rate == 0);
+}
+
+/// Whenever it is replaced, also when the files of some numbers have been read already.
+BOOST_AUTO_TEST_CASE(converted_numbers_that_the_new_checkpoint_lacks_stay_as_they_are) {
+    int saved = 7, at = 0, opened = 0, warned = 0;
+    std::vector<float> w(4, 1), read(4);
+    cairn::save_options in_files;
+    in_files.storage.single_file_per_rank = false;
+    do {
+        cairn::memory_store memory;
+        cairn::save(state_dict{{"a", cairn::converted<float>(saved)},
+                               {"b", cairn::converted<double>(saved)},
+                               {"w", w}},
+                    "c", in_files, memory);
+        support::counting_store<cairn::memory_store> store(memory);
+        opened = 0;
+        store.on_open([&](std::string_view) {
+            if (opened++ == at) cairn::save(state_dict{{"w", w}}, "c", memory);
+        });
+        int a = 3, b = 3;
+        cairn::load_options o;
+        o.planner.partial = true;
+        o.storage.thread_count = 1;
+        auto const report = cairn::load(
+            state_dict{
+                {"a", cairn::converted<float>(a)}, {"b", cairn::converted<double>(b)}, {"w", read}},
+            "c", o, store);
+        BOOST_TEST_CONTEXT("replaced before object " << at << " was opened") {
+            auto const kept = report.missing.empty() ? saved : 3;
+            BOOST_TEST(a == kept);
+            BOOST_TEST(b == kept);
+            for (auto const& text : report.warnings) {
+                BOOST_TEST_INFO(text);
+                BOOST_TEST((text.find("'a' is missing") != text.npos &&
+                            text.find("1 other missing name") != text.npos));
+                ++warned;
+            }
+        }
+    } while (at++ < opened);
+    BOOST_TEST(warned > 0);
 }
 
 BOOST_AUTO_TEST_CASE(numbers_that_a_planner_drops_stay_as_they_are) {

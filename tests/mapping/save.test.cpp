@@ -142,6 +142,18 @@ BOOST_AUTO_TEST_CASE(what_loses_something_is_refused) {
     BOOST_TEST((narrow.tensors.at("x").type == dtype::bfloat16));
 }
 
+BOOST_AUTO_TEST_CASE(a_truth_value_needs_a_dtype_that_has_a_zero) {
+    for (auto const& info : {dtype::float8_e8m0fnu, dtype::float8_e4m3fn, dtype::int8}) {
+        auto const stored = map::stored("x", {.shape = {}, .type = info});
+        auto const text = error_of(errc::dtype_mismatch, [&] {
+            auto types = state({{"w", {2}}});
+            types.at("w")->type = dtype::boolean;
+            to_stored(mapping().set("w", stored), types);
+        });
+        BOOST_TEST((text == "no error") == (info != dtype::float8_e8m0fnu), text);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(padding_is_dropped_and_clips_are_filled) {
     auto const known = map::stored("x", {.shape = {3, -1}});
     auto const padded =

@@ -297,6 +297,31 @@ BOOST_AUTO_TEST_CASE(a_model_that_cannot_be_visited_fails_all_ranks) {
     BOOST_TEST(told == 9);
 }
 
+/// The padded local tensor in place of what the shard has of the whole one.
+BOOST_AUTO_TEST_CASE(shards_with_memory_of_another_size_are_refused) {
+    std::atomic<int> told{0};
+    cairn::run_ranks(2, [&](auto& me) {
+        std::vector<float> memory(6, 1);
+        cairn::sharded_view w{{3, 2}, cairn::dtype::float32, {}};
+        w.shards.emplace_back(me.rank() == 0 ? box({0, 0}, {2, 2}) : box({2, 0}, {1, 2}),
+                              cairn::tensor_view(cairn::dtype::float32, {2, 2}, memory.data()));
+        std::map<std::string, cairn::sharded_view> m{{"w", w}};
+        auto const fails = [&](const char* name, auto verb) {
+            try {
+                verb();
+            } catch (const cairn::error& e) {
+                std::string const text = e.what();
+                told += e.failures()[0].where.rank == 1 && text.find(name) != std::string::npos &&
+                        text.find("memory of [1, 2]") != std::string::npos;
+            }
+        };
+        fails("'w'", [&] { cairn::full_params(m, me, false); });
+        fails("'w'", [&] { (void)cairn::get_model_state_dict(m, {.full_state_dict = true}, me); });
+        fails("'the tensor'", [&] { (void)cairn::full_tensor(w, me); });
+    });
+    BOOST_TEST(told == 6);
+}
+
 BOOST_AUTO_TEST_CASE(pipeline_stages_make_one_state) {
     std::atomic<int> good{0};
     cairn::run_ranks(2, [&](auto& me) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "small_model.hpp"
 
+#include <cairn/comm/thread_group.hpp>
 #include <cairn/load.hpp>
 #include <cairn/object_store/memory.hpp>
 #include <cairn/save.hpp>
@@ -9,6 +10,7 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(models)
@@ -155,6 +157,31 @@ BOOST_AUTO_TEST_CASE(a_copy_may_be_taken_aside) {
     m.embedding = {0, 0, 0, 0};
     cairn::set_model_state_dict(m, copy);
     BOOST_TEST(m.embedding == (small::tensor{1, 2, 3, 4}));
+}
+
+/// Under the names of a model, other windows of its own memory.
+BOOST_AUTO_TEST_CASE(tensors_of_a_model_may_be_exchanged) {
+    for (bool const broadcast : {false, true}) {
+        cairn::state_dict_options options{.full_state_dict = broadcast,
+                                          .broadcast_from_rank0 = broadcast};
+        small::model m;
+        m.tied = false;
+        auto d = cairn::get_model_state_dict(m);
+        std::swap(d["embed.weight"], d["head.weight"]);
+        auto const set = [&] {
+            cairn::run_ranks(1, [&](auto& me) { cairn::set_model_state_dict(m, d, options, me); });
+        };
+        set();
+        BOOST_TEST(m.embedding == small::tensor(4, 9.0f));
+        BOOST_TEST(m.head == (small::tensor{1, 2, 3, 4}));
+        // Their elements in reverse order, and one that is left as it is.
+        d = cairn::get_model_state_dict(m);
+        d["head.weight"] =
+            cairn::node(cairn::tensor_view(cairn::dtype::float32, {4}, {-1}, m.head.data() + 3));
+        set();
+        BOOST_TEST(m.head == (small::tensor{4, 3, 2, 1}));
+        BOOST_TEST(m.embedding == small::tensor(4, 9.0f));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(strict_tells_the_keys_and_the_remedy) {

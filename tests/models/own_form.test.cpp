@@ -8,6 +8,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -29,6 +30,12 @@ struct optimizer {
     handle weight{}, none{};
     int step = 0;
     std::tuple<double, int, std::string> odd{0.5, 1, "x"};
+};
+/// Keeps several tensors for each of several blocks of its parameter.
+struct block_optimizer {
+    handle weight{};
+    std::vector<std::vector<std::vector<float>>> blocks{{{1}, {2}}, {{3}}};
+    int size = 4;
 };
 
 }  // namespace own_form
@@ -59,8 +66,44 @@ struct cairn::optimizer_traits<own_form::optimizer> {
         v.fixed_hyperparameter("maximize", false);
     }
 };
+template <>
+struct cairn::optimizer_traits<own_form::block_optimizer> {
+    static void visit(own_form::block_optimizer& o, auto& v) {
+        cairn::state_list blocks;
+        for (auto& block : o.blocks) blocks.emplace_back(block);
+        v.parameter(o.weight, {{"blocks", std::move(blocks)},
+                               {"sizes", cairn::state_list{cairn::node(std::ref(o.size))}}});
+    }
+};
 
 BOOST_AUTO_TEST_SUITE(own_form_of_state)
+
+BOOST_AUTO_TEST_CASE(tensors_in_lists_of_lists_are_copied_aside) {
+    for (bool const full : {false, true}) {
+        for (bool const flat : {false, true}) {
+            own_form::module m;
+            own_form::block_optimizer o{m.weight};
+            auto const before = o.blocks;
+            auto const copy =
+                cairn::get_optimizer_state_dict(m, o,
+                                                {.full_state_dict = full,
+                                                 .cpu_offload = true,
+                                                 .flatten_optimizer_state_dict = flat});
+            o.blocks = {{{0}, {0}}, {{0}}};
+            cairn::set_optimizer_state_dict(m, o, copy);
+            BOOST_TEST((o.blocks == before));
+        }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_list_of_numbers_is_one_value_in_both_shapes) {
+    own_form::module m;
+    own_form::block_optimizer from{m.weight}, to{m.weight};
+    from.size = 7;
+    cairn::set_optimizer_state_dict(
+        m, to, cairn::get_optimizer_state_dict(m, from, {.flatten_optimizer_state_dict = true}));
+    BOOST_TEST(to.size == 7);
+}
 
 BOOST_AUTO_TEST_CASE(an_integer_step_is_set) {
     own_form::module m;

@@ -217,4 +217,30 @@ BOOST_AUTO_TEST_CASE(other_views_of_one_memory_are_not_tied) {
     BOOST_TEST(element("flat", 5) == 6);
 }
 
+/// Nothing is read for a check: a warning tells of it.
+BOOST_AUTO_TEST_CASE(a_load_into_other_views_of_one_memory_says_so) {
+    cairn::memory_store store;
+    std::vector<float> a{1, 2, 3, 4, 5, 6};
+    cairn::tensor_view const rows(cairn::dtype::float32, {3, 2}, a.data());
+    cairn::save(state_dict{{"flat", a}, {"rows", rows}, {"part", std::vector<float>{4, 5}}}, "c",
+                store);
+    std::vector<float> w(6);
+    cairn::tensor_view const columns(cairn::dtype::float32, {3, 2}, {1, 3}, w.data());
+    cairn::tensor_view const part(cairn::dtype::float32, {2}, w.data() + 3);
+    for (state_dict const& sd :
+         {state_dict{{"flat", w}, {"rows", columns}}, state_dict{{"flat", w}, {"part", part}},
+          state_dict{{"part", part}, {"flat", w}}}) {
+        auto const warnings = cairn::load(sd, "c", store).warnings;
+        BOOST_TEST_REQUIRE(warnings.size() == 1u);
+        BOOST_TEST(warnings[0].find("share memory") != std::string::npos, warnings[0]);
+        BOOST_TEST(warnings[0].find("'flat'") != std::string::npos, warnings[0]);
+    }
+    // Columns beside each other have no element in common.
+    cairn::tensor_view const left(cairn::dtype::float32, {2}, {3}, w.data());
+    cairn::tensor_view const right(cairn::dtype::float32, {2}, {3}, w.data() + 1);
+    cairn::save(state_dict{{"left", left}, {"right", right}}, "d", store);
+    BOOST_TEST(
+        cairn::load(state_dict{{"left", left}, {"right", right}}, "d", store).warnings.empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -59,7 +59,7 @@ void refused(const std::function<void(cairn::state_dict&)>& add, const std::stri
 }
 
 void refused_value(value v, const std::string& found) {
-    refused([&](cairn::state_dict& sd) { sd["name"] = cairn::node(v); }, "name",
+    refused([&](cairn::state_dict& sd) { sd["name"] = cairn::node(value(v)); }, "name",
             {"'name'", found, "as bytes"});
 }
 

@@ -60,6 +60,11 @@ struct bits {
 struct empty {};
 static_assert(!plain_bytes<padded> && !plain_bytes<padded_within>);
 static_assert(!plain_bytes<bits> && !plain_bytes<empty>);
+struct extended {
+    long double x;
+};
+static_assert(!plain_bytes<extended> && !plain_bytes<long double>);
+static_assert(cairn::ValueLike<double> && !cairn::ValueLike<long double>);
 
 struct pointer {
     std::uint64_t a;

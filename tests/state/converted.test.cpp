@@ -174,4 +174,25 @@ BOOST_AUTO_TEST_CASE(a_number_may_be_converted_through_functions) {
     BOOST_TEST(c.n == 3);
 }
 
+BOOST_AUTO_TEST_CASE(what_functions_throw_gets_the_name_of_the_number) {
+    bool broken = false;
+    auto const get = [&] {
+        if (broken) throw std::runtime_error("no step");
+        return 1.0f;
+    };
+    auto const set = [](float) { throw std::runtime_error("not set"); };
+    cairn::state_dict const d{{"a", cairn::state_dict{{"step", converted<float>(get, set)}}}};
+    auto const says = [](const char* what) {
+        return [what](const cairn::error& e) {
+            return e.context().fqn == "a.step" &&
+                   std::string(e.what()).find(what) != std::string::npos;
+        };
+    };
+    auto f = cairn::flatten(d);
+    fill(f.leaves[0], 5.0f);
+    BOOST_CHECK_EXCEPTION(cairn::detail::give_back(f.leaves), cairn::error, says("not set"));
+    broken = true;
+    BOOST_CHECK_EXCEPTION(cairn::flatten(d), cairn::error, says("no step"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,8 +4,12 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +31,20 @@ struct app {
     void load_state_dict(const cairn::state_dict&) { ++told; }
 };
 
+struct unreadable {};
+
+/// A range whose iterators return tensors, as those of a transforming view do.
+struct made_elements {
+    struct iterator {
+        int at;
+        std::vector<float> operator*() const { return {7, 8}; }
+        iterator& operator++() { return ++at, *this; }
+        friend bool operator==(const iterator&, const iterator&) = default;
+    };
+    iterator begin() const { return {0}; }
+    iterator end() const { return {2}; }
+};
+
 struct move_only {
     std::unique_ptr<float[]> data = std::make_unique<float[]>(3);
 };
@@ -41,6 +59,12 @@ struct cairn::tensor_traits<move_only> {
     static const_tensor_view view(const move_only& m) {
         return {dtype::f32, std::vector<int>{3}, m.data.get()};
     }
+};
+
+template <>
+struct cairn::value_traits<unreadable> {
+    static value to_value(const unreadable&) { throw std::runtime_error("not to be read"); }
+    static void from_value(unreadable&, const value&) {}
 };
 
 BOOST_AUTO_TEST_SUITE(state)
@@ -139,6 +163,49 @@ BOOST_AUTO_TEST_CASE(maps_and_lists_of_tensors_nest) {
     cairn::state_dict sd{{"m", m}, {"l", l}};
     BOOST_TEST(names(cairn::flatten(sd)) == (std::vector<std::string>{"m.x", "m.y", "l.0", "l.1"}),
                boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_view_lends_the_elements_that_it_refers_to) {
+    std::vector<std::pair<std::string, std::vector<float>>> named{{"w", {1, 2}}};
+    std::vector<std::vector<float>> listed{{3, 4, 5}};
+    std::vector<std::pair<std::string, std::vector<float>&>> referred{{"w", named[0].second}};
+    cairn::state_dict const sd{{"named", std::span(named)},
+                               {"listed", std::span(listed)},
+                               {"referred", std::move(referred)}};
+    BOOST_REQUIRE(named[0].second.size() == 2u);
+    BOOST_REQUIRE(listed[0].size() == 3u);
+    auto const f = cairn::flatten(sd);
+    auto const address = [&](std::size_t i) -> const void* {
+        return f.leaves[i].tensor()->shards[0].view.data;
+    };
+    BOOST_TEST(address(0) == named[0].second.data());
+    BOOST_TEST(address(1) == listed[0].data());
+    BOOST_TEST(address(2) == named[0].second.data());
+}
+
+BOOST_AUTO_TEST_CASE(elements_that_a_range_makes_are_owned) {
+    made_elements const range;
+    cairn::state_dict const sd{{"l", range}};
+    auto const f = cairn::flatten(sd);
+    BOOST_REQUIRE(f.leaves.size() == 2u);
+    for (auto const& leaf : f.leaves) {
+        BOOST_TEST((leaf.tensor()->keep != nullptr));
+        auto const& view = leaf.tensor()->shards[0].view;
+        BOOST_TEST(reinterpret_cast<const float*>(view.data)[0] == 7.0f);
+    }
+}
+
+using cairn::detail::AmbiguousVariable;
+static_assert(AmbiguousVariable<value&> && AmbiguousVariable<std::vector<std::byte>&>);
+static_assert(!AmbiguousVariable<const value&> && !AmbiguousVariable<value>);
+
+BOOST_AUTO_TEST_CASE(what_a_value_of_a_list_throws_gets_the_name_of_the_list) {
+    unreadable u;
+    cairn::state_dict const sd{{"l", cairn::state_list{cairn::node(std::ref(u))}}};
+    BOOST_CHECK_EXCEPTION(cairn::flatten(sd), cairn::error, [](const cairn::error& e) {
+        return e.context().fqn == "l" &&
+               std::string(e.what()).find("not to be read") != std::string::npos;
+    });
 }
 
 // Entry by entry against entry by entry, this takes minutes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cairn/tensor/detail/paired_nest.hpp>
+#include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include "oracle.hpp"
@@ -290,6 +291,34 @@ BOOST_AUTO_TEST_CASE(elements_that_share_a_place_are_found) {
                                                             {{2, 3, 4}, {1, 2, 6}},
                                                             {{2}, {INT64_MIN}}})
         BOOST_TEST(!elements_overlap(shape, strides), to_string(shape) + to_string(strides));
+}
+
+BOOST_AUTO_TEST_CASE(a_view_spans_the_addresses_of_its_elements) {
+    std::vector<float> memory(12);
+    auto const begin = reinterpret_cast<std::uintptr_t>(memory.data());
+    auto const range = [&](cairn::index_vector shape, cairn::index_vector strides, int first) {
+        auto const [from, to] = cairn::detail::address_range(
+            {cairn::dtype::float32, std::move(shape), std::move(strides), memory.data() + first});
+        return std::pair((from - begin) / 4, (to - begin) / 4);
+    };
+    using two = std::pair<std::uintptr_t, std::uintptr_t>;
+    BOOST_TEST((range({3, 4}, {4, 1}, 0) == two(0, 12)));
+    BOOST_TEST((range({2, 3}, {1, 4}, 2) == two(2, 12)));
+    BOOST_TEST((range({3}, {-2}, 5) == two(1, 6)));
+    BOOST_TEST((range({}, {}, 7) == two(7, 8)));
+    auto const [from, to] =
+        cairn::detail::address_range({cairn::dtype::float32, {0}, memory.data()});
+    BOOST_TEST(from == to);
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_has_a_shape_that_is_possible) {
+    auto const is_wrong = [](const cairn::error& e) {
+        return e.code() == cairn::make_error_code(cairn::errc::invalid_argument) &&
+               e.context().found == "[4294967296, 4294967296]";
+    };
+    BOOST_CHECK_EXCEPTION(
+        cairn::host_tensor(cairn::dtype::uint8, {std::int64_t{1} << 32, std::int64_t{1} << 32}),
+        cairn::error, is_wrong);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

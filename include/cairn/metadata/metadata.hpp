@@ -101,7 +101,8 @@ struct metadata {
     /// Tensors that cannot be loaded, although everything else can. cairn writes none.
     std::map<std::string, unsupported_tensor, std::less<>> unsupported{};
     /// Names that a mapping does not make of this checkpoint: those of the state that is loaded,
-    /// and those of its lines without captures. Set only in what a mapping shows.
+    /// those of its lines without captures, and those that lack a part of what they are made of.
+    /// Set only in what a mapping shows.
     std::map<std::string, unmade_name, std::less<>> unmade{};
     /// Names that a mapping makes for a state that has them, and for no other: what belongs to a
     /// parameter that is tied to another one, or is constant. Not stored.

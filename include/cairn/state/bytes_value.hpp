@@ -27,7 +27,7 @@ struct noted_scalar {
     template <class S>
         requires std::is_scalar_v<S>
     constexpr operator S() const {
-        found->bytes += sizeof(S);
+        if (!std::is_same_v<S, long double>) found->bytes += sizeof(S);  // may have padding
         if (!std::is_arithmetic_v<S> && !std::is_enum_v<S>) found->pointers = true;
         return S{};
     }
@@ -81,8 +81,9 @@ constexpr scalars_found scalars_of() {
 }  // namespace detail
 
 /// Whether the bytes of an object are its complete value, in another process too: no pointers, no
-/// padding. Aggregates of at most 4096 numbers are inspected; of a union, the first member. A class
-/// with private members cannot be inspected; specialise this for one that you know, e.g.
+/// padding. Aggregates of at most 4096 numbers are inspected; of a union, the first member. Unused
+/// bits beside a bit-field are not noticed, and a `long double` counts as padded. A class with
+/// private members cannot be inspected; specialise this for one that you know, e.g.
 /// `template <> inline constexpr bool cairn::plain_bytes<std::mt19937> = true;`.
 template <class T>
 inline constexpr bool plain_bytes = [] {
@@ -90,7 +91,7 @@ inline constexpr bool plain_bytes = [] {
         constexpr auto found = detail::scalars_of<T>();
         return !found.pointers && found.bytes == sizeof(T);
     } else {
-        return std::is_arithmetic_v<T> || std::is_enum_v<T>;
+        return (std::is_arithmetic_v<T> && !std::is_same_v<T, long double>) || std::is_enum_v<T>;
     }
 }();
 

@@ -57,6 +57,17 @@ concept StateElement = Tensor<T> || Sharded<T> || std::same_as<std::remove_cvref
 template <class R>
 concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::begin(r))>; };
 
+/// Whether the elements that a range refers to are borrowed. Those that it makes are owned.
+template <class T>
+constexpr bool lends_elements() {
+    using plain = std::remove_cvref_t<T>;
+    constexpr bool lvalue = std::is_lvalue_reference_v<T>, view = std::ranges::enable_view<plain>;
+    static_assert(lvalue || !view || std::copyable<plain>,
+                  "cairn: a view that may own its elements, which would end with it: pass the "
+                  "container, or the view as an lvalue");
+    return lvalue || view;
+}
+
 template <class T>
 inline constexpr bool is_reference_wrapper = false;
 template <class T>
@@ -75,8 +86,9 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 /// One entry of a state dict: a nested dict, a list, a tensor, a value, or a Stateful.
 ///
 /// Constructed from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
-/// lvalues are borrowed and must outlive the verb; rvalues are moved in. Values are copied; pass a
-/// scalar that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
+/// lvalues are borrowed and must outlive the verb; rvalues are moved in. So are the elements of a
+/// range: a view, such as `std::span`, lends those that it refers to. Values are copied; pass a
+/// variable that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
 /// Copies of a node share its content.
 class node {
 public:
@@ -94,8 +106,8 @@ public:
     template <class T>
         requires(!std::same_as<std::remove_cvref_t<T>, node>)
     node(T&& t) : node(make(std::forward<T>(t))) {
-        static_assert(!detail::AmbiguousScalar<T>,
-                      "cairn: a mutable scalar is ambiguous: pass std::ref(x) to load into it, "
+        static_assert(!detail::AmbiguousVariable<T>,
+                      "cairn: a mutable variable is ambiguous: pass std::ref(x) to load into it, "
                       "cairn::value(x) to save its current value");
     }
 

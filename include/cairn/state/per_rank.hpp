@@ -2,13 +2,16 @@
 #ifndef CAIRN_STATE_PER_RANK_HPP
 #define CAIRN_STATE_PER_RANK_HPP
 
+#include <cairn/metadata/value.hpp>
 #include <cairn/tensor/containers.hpp>
 #include <cairn/tensor/traits.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -21,10 +24,12 @@ namespace detail {
 
 /// A variable whose use is ambiguous: should its value be saved, or should it be loaded into?
 template <class T>
-concept AmbiguousScalar =
+concept AmbiguousVariable =
     std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
     (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
-     std::same_as<std::remove_cvref_t<T>, std::string>);
+     std::same_as<std::remove_cvref_t<T>, std::string> ||
+     std::same_as<std::remove_cvref_t<T>, value> ||
+     std::same_as<std::remove_cvref_t<T>, std::vector<std::byte>>);
 
 /// Tensors that are lvalues are borrowed; everything else is copied or moved, like `std::ref`.
 template <class T>
@@ -42,8 +47,8 @@ using held_per_rank =
 /// number of ranks loads.
 template <class T>
 per_rank_t<detail::held_per_rank<T>> per_rank(T&& t) {
-    static_assert(!detail::AmbiguousScalar<T>,
-                  "cairn: a mutable scalar is ambiguous: pass per_rank(std::ref(x)) to load into "
+    static_assert(!detail::AmbiguousVariable<T>,
+                  "cairn: a mutable variable is ambiguous: pass per_rank(std::ref(x)) to load into "
                   "it, per_rank(cairn::value(x)) to save its current value");
     static_assert(!Sharded<T>,
                   "cairn: per_rank is for entries of which each rank has its own; a sharded tensor "

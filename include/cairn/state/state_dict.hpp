@@ -125,17 +125,17 @@ node node::make(T&& t) {
     } else if constexpr (detail::NamedRange<plain>) {
         auto d = std::make_shared<state_dict>();
         for (auto& [key, x] : t) {
-            if constexpr (std::is_lvalue_reference_v<T>)
+            if constexpr (detail::lends_elements<T>())
                 d->add_once(key, node(x));
             else
-                d->add_once(key, node(std::move(x)));
+                d->add_once(key, node(std::forward<decltype(x)>(x)));
         }
         return of(std::move(d));
     } else if constexpr (detail::ElementRange<plain>) {
         auto l = std::make_shared<state_list>();
         for (auto&& x : t) {
-            if constexpr (std::is_lvalue_reference_v<T>)
-                l->emplace_back(x);
+            if constexpr (detail::lends_elements<T>())
+                l->emplace_back(std::forward<decltype(x)>(x));
             else
                 l->emplace_back(std::move(x));
         }

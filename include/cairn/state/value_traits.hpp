@@ -24,7 +24,7 @@ template <class T>
 struct value_traits;
 
 template <class T>
-    requires std::is_arithmetic_v<T>
+    requires(std::is_arithmetic_v<T> && !std::same_as<T, long double>)  // a value has a double
 struct value_traits<T> {
     static value to_value(const T& t) { return t; }
     static void from_value(T& t, const value& v) { t = v.template as<T>(); }

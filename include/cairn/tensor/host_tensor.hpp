@@ -20,9 +20,9 @@ namespace cairn {
 class host_tensor {
 public:
     host_tensor() : host_tensor(dtype::float32, {0}) {}
+    /// @throws error errc::invalid_argument for what cannot be the shape of a tensor
     host_tensor(dtype type, index_vector shape)
-        : type_(type), shape_(std::move(shape)),
-          bytes_(static_cast<std::size_t>(shape_.product()) * size_of(type)) {}
+        : type_(type), shape_(std::move(shape)), bytes_(size_in_bytes()) {}
 
     dtype type() const noexcept { return type_; }
     const index_vector& shape() const noexcept { return shape_; }
@@ -45,6 +45,15 @@ public:
     friend bool operator==(const host_tensor&, const host_tensor&) = default;
 
 private:
+    std::size_t size_in_bytes() const {
+        if (!is_possible(shape_))
+            throw error(errc::invalid_argument,
+                        {.expected = "dimensions of 0 or more, of at most " +
+                                     std::to_string(most_elements) + " elements",
+                         .found = to_string(shape_)});
+        return static_cast<std::size_t>(shape_.product()) * size_of(type_);
+    }
+
     dtype type_;
     index_vector shape_;
     std::vector<std::byte> bytes_;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace cairn {
 namespace detail {
@@ -19,6 +20,10 @@ CAIRN_DECL bool is_dense(const index_vector& shape, const index_vector& strides)
 /// that overlap.
 /// @pre `shape` and `strides` have equal lengths
 CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& strides);
+/// Returns the addresses from the first byte of a view's elements to the end of the last one. The
+/// range may have gaps. Equal addresses if there are no elements.
+/// @pre `shape` and `strides` have equal lengths
+CAIRN_DECL std::pair<std::uintptr_t, std::uintptr_t> address_range(const const_tensor_view& v);
 /// Returns the distance from the first element of the whole to that of `part`, in elements; 0 for
 /// an empty part.
 /// @throws error invalid_argument if `part` has another rank or exceeds the shape.

@@ -176,8 +176,9 @@ DEFECTS = [
            "if (!others_have_it) return", "if (!others_have_it || PLANTED) return",
            by="mapping:mapped_saves", wrong="tied names are refused as two that store the same"),
     Defect("made-names-pass", LOADS,
-           "} else if (auto const by = is_tied ? std::nullopt : line_of(name)) {",
-           "} else if (auto const by = is_tied || PLANTED ? std::nullopt : line_of(name)) {",
+           "is_tied && !made_.incomplete.contains(name) ? std::nullopt : line_of(name)",
+           "(is_tied && !made_.incomplete.contains(name)) || PLANTED ? std::nullopt : "
+           "line_of(name)",
            by="mapping:mappings",
            wrong="what is stored under a name is taken for what it is made of"),
     Defect("nearest-names-are-any", "metadata/detail/nearest_name.hpp",

@@ -9,7 +9,7 @@ LOAD_FSM = "load/detail/load_fsm.hpp"
 LOAD_OP = "load/impl/load_op.ipp"
 
 DEFECTS = [
-    Defect("value-without-a-name", "planner/detail/naming.hpp",
+    Defect("value-without-a-name", "state/detail/naming.hpp",
            "if (failure.where.fqn.empty()) failure.where.fqn = fqn;",
            "if (failure.where.fqn.empty() && !PLANTED) failure.where.fqn = fqn;",
            by="save:value_names", wrong="an error does not say which value cannot be saved"),

@@ -12,6 +12,13 @@ OVERLAP = ("checkpointer:checkpointer_overlap,checkpointer_overlap_devices,"
            "checkpointer_slow_copies,checkpointer_plan")
 
 DEFECTS = [
+    Defect("leases-of-any-size", "save/impl/snapshot.ipp",
+           "if (lent.size() < bytes)", "if (lent.size() < bytes && !PLANTED)",
+           by="save:snapshot", wrong="a stager that lends too little has its memory overwritten"),
+    Defect("two-entries-of-one-name-are-mapped", "save/impl/mapped_state.ipp",
+           "if (!leaves_.emplace(one->first, &leaf).second)",
+           "if (!leaves_.emplace(one->first, &leaf).second && !PLANTED)",
+           by="integration:mapped_parts", wrong="one of two entries is silently not saved"),
     Defect("staging-error-swallowed", SNAPSHOT,
            "if (failure_) std::rethrow_exception(failure_);",
            "if (failure_ && !PLANTED) std::rethrow_exception(failure_);",

@@ -80,7 +80,8 @@ private:
     std::vector<std::vector<std::byte>> messages_{};  ///< The coordinator's, to each rank.
     std::vector<std::byte> my_plan_{};
     load_plan plan_{};
-    outcome looked_{};  ///< Whether the checkpoint was replaced; on the coordinator.
+    bool was_modified_ = false;  ///< By an attempt with a checkpoint that was replaced.
+    outcome looked_{};           ///< Whether the checkpoint was replaced; on the coordinator.
     std::vector<std::string> ties_not_checked_{};  ///< Warnings.
     std::vector<phase_time> phases_{};
     std::exception_ptr out_of_memory_{};  ///< Made before memory changes.

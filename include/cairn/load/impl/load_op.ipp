@@ -5,6 +5,7 @@
 #include <cairn/load/detail/load_op.hpp>
 
 #include <cairn/comm/detail/omitted.hpp>
+#include <cairn/detail/counted.hpp>
 #include <cairn/format/native/index.hpp>
 #include <cairn/mapping/detail/digest.hpp>
 #include <cairn/mapping/detail/lines.hpp>
@@ -172,6 +173,7 @@ CAIRN_DECL void load_op::learn_metadata(const std::vector<std::byte>& told) {
 
 CAIRN_DECL void load_op::set_up() {
     if (state_->refused) std::rethrow_exception(state_->refused);
+    was_modified_ = fsm_.state_modified();
     parts_.devices->check(parts_.planner->needs_memory_spaces());
     if (!ranks_->coordinator()) {
         check_same_id(id_, coordinators_id_);
@@ -425,6 +427,13 @@ CAIRN_DECL void load_op::finish() {
     report.phases = std::move(phases_);
     report.warnings.insert(report.warnings.end(), ties_not_checked_.begin(),
                            ties_not_checked_.end());
+    if (was_modified_ && !report.missing.empty())
+        report.warnings.push_back(
+            "'" + terminal_text(report.missing.front()) +
+            "' is missing, and may have content of a checkpoint that was replaced during the load" +
+            (report.missing.size() == 1
+                 ? ""
+                 : "; so may " + counted(report.missing.size() - 1, "other missing name")));
     if (auto w = warning_if_alone(ranks_->size(), parts_.alone))
         report.warnings.push_back(std::move(*w));
     end(nullptr, std::move(report));

@@ -62,14 +62,17 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
-    /// Of a load: stored names that something is tied to, and that may pass themselves. Of a save:
-    /// names of the state that are tied to stored ones.
+    /// Of a load: stored names that something is tied to, or that are a part of something
+    /// incomplete, and that may pass themselves. Of a save: names of the state that are tied to
+    /// stored ones.
     std::set<std::string, std::less<>> tied{};
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.
     std::set<std::string, std::less<>> hidden{};
     /// Of a load: names that are partly made of what cannot be read, and why that is.
     std::map<std::string, std::string, std::less<>> unreadable{};
+    /// Of a load: names that are made of several stored ones, not all of which are there.
+    std::map<std::string, unmade_name, std::less<>> incomplete{};
     /// Of a load: names that are there only if the state has them; see `metadata::if_asked`.
     std::set<std::string, std::less<>> if_asked{};
     /// Of a load: lines that are not optional and match nothing that is stored.
@@ -93,9 +96,9 @@ struct findings {
 };
 
 /// Applies a mapping to what is stored.
-/// @throws error naming the name, the expression, shapes or dtypes: errc::missing_key,
-/// shape_mismatch, dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that
-/// a tensor would be in thousands of pieces
+/// @throws error naming the name, the expression, shapes or dtypes: errc::shape_mismatch,
+/// dtype_mismatch, kind_mismatch; errc::unsupported where shapes fit so badly that a tensor would
+/// be in thousands of pieces
 /// @param found  Not null: gets errors, instead of their being thrown, and more. What an error is
 ///               about is then not made.
 CAIRN_DECL mapped to_state(const mapping& m, const metadata& stored, findings* found = nullptr);

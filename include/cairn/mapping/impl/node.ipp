@@ -48,7 +48,8 @@ CAIRN_DECL bool holds(dtype wide, dtype narrow) noexcept {
                bits(wide).exponent >= bits(narrow).exponent;
     if (is(wide, dtype_class::complex) && is(narrow, dtype_class::complex))
         return size_of(wide) > size_of(narrow);
-    if (is(narrow, dtype_class::boolean)) return !is(wide, dtype_class::packed);
+    if (is(narrow, dtype_class::boolean))
+        return !is(wide, dtype_class::packed) && wide != float8_e8m0fnu;  // has no 0
     if (!is(wide, dtype_class::integer) || !is(narrow, dtype_class::integer)) return false;
     auto const is_signed = [](dtype d) {
         return d == int64 || d == int32 || d == int16 || d == int8;

@@ -198,7 +198,7 @@ private:
         if (is_stored) {
             claim(name, leaves);
             if (auto const others = leaf_names(e, bound, unsupported_); others.empty())
-                make_one(name, e, bound);
+                make_if_complete(name, e, bound, leaves);
             else
                 refuse_if_asked(name, e, bound, others.front());
         }
@@ -248,6 +248,24 @@ private:
             if (stored_.entries.contains(leaf)) made_.used.insert(leaf);
     }
 
+    /// The same of what lacks a part.
+    void make_if_complete(const std::string& name, const expression& e, const captures& bound,
+                          const std::vector<std::string>& leaves) {
+        try {
+            make_one(name, e, bound);
+        } catch (const error& x) {
+            lacks_part(x, leaves);
+        }
+    }
+    /// What is there of it may pass.
+    void lacks_part(const error& e, const std::vector<std::string>& leaves) {
+        if (found_ != nullptr || e.code() != make_error_code(errc::missing_key)) throw e;
+        auto const& why = e.context();
+        made_.incomplete.emplace(why.fqn, unmade_name{why.expected, why.found});
+        for (auto const& leaf : leaves)
+            if (stored_.entries.contains(leaf)) made_.tied.insert(leaf);
+    }
+
     /// Makes one tensor or value that belongs to a parameter.
     /// @param leaves  What the parameter is made of.
     void follow(const std::string& param, const expression& e, const captures& bound,
@@ -265,6 +283,7 @@ private:
             check_reads_back(f.name, name, f.captures_of(*known_as, slot),
                              f.captures_of(read->param, read->slot));
         std::vector<std::string> stored;
+        std::string there, lacking;
         std::size_t values = 0, single = 0, like_parameter = 0;
         for (auto const& leaf : leaves) {
             auto const stored_as = f.stored_prefix.off(leaf);
@@ -280,12 +299,14 @@ private:
             if (t != nullptr && (p == nullptr || p->shape == t->shape)) ++like_parameter;
             if (t != nullptr && t->shape.product() == 1) ++single;
             if (stored_.value(stored.back()) != nullptr) ++values;
-            if (t == nullptr && stored_.value(stored.back()) == nullptr)
-                throw error(errc::missing_key,
-                            {.fqn = name,
-                             .expected = stored.back() + " beside " + stored.front(),
-                             .found = "none"});
+            auto const is_stored = t != nullptr || stored_.value(stored.back()) != nullptr;
+            if (auto& first = is_stored ? there : lacking; first.empty()) first = stored.back();
         }
+        if (!lacking.empty())
+            return lacks_part(
+                error(errc::missing_key,
+                      {.fqn = name, .expected = lacking + " beside " + there, .found = "none"}),
+                stored);
         claim(name, stored);
         if (needed_of(e, bound).empty()) made_.if_asked.insert(name);
         auto const n = leaves.size();
@@ -387,7 +408,8 @@ private:
             made_.used.insert(name);
         } else if (made_.tensors.contains(name) || made_.values.contains(name)) {
             if (!is_tied) made_.hidden.insert(name);
-        } else if (auto const by = is_tied ? std::nullopt : line_of(name)) {
+        } else if (auto const by =
+                       is_tied && !made_.incomplete.contains(name) ? std::nullopt : line_of(name)) {
             auto const& e = mapping_.lines()[by->line].made_of;
             (e.node().is_a(operation::leave_out) ? made_.used : made_.hidden).insert(name);
         }

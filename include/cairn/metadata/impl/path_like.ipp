@@ -17,6 +17,7 @@ CAIRN_DECL key_path path_like(std::string name, const key_path& other) {
         auto const* const key = std::get_if<std::string>(&other[i]);
         return key != nullptr ? *key : std::to_string(std::get<std::int64_t>(other[i]));
     };
+    auto const whole = name;
     key_path path;
     std::size_t begin = 0, end = other.size();
     for (; begin + 1 < end && name.starts_with(text(begin) + "."); ++begin) {
@@ -25,7 +26,11 @@ CAIRN_DECL key_path path_like(std::string name, const key_path& other) {
     }
     for (; begin + 1 < end && name.ends_with("." + text(end - 1)); --end)
         name.resize(name.size() - text(end - 1).size() - 1);
-    if (begin < end && name == text(begin))
+    bool const same = begin < end && name == text(begin);
+    // Without the position in a list, the step before it would be a mapping here and a list there.
+    for (auto i = begin + (same ? 1 : 0); i < end; ++i)
+        if (std::holds_alternative<std::int64_t>(other[i])) return {whole};
+    if (same)
         path.push_back(other[begin]);
     else
         path.emplace_back(std::move(name));

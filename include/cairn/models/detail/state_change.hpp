@@ -75,7 +75,7 @@ private:
 /// One of the state dicts that are set together, while they are set.
 struct part_on_its_way {
     const given_part* part = nullptr;
-    std::shared_ptr<const leaves_by_name> whole{};  ///< Null: not given on this rank.
+    std::shared_ptr<leaves_by_name> whole{};  ///< Null: not given on this rank.
     std::unique_ptr<visited_state> target{};
     std::unique_ptr<state_change> change{};
 };
@@ -89,6 +89,19 @@ void visit_all(Parts& all) {
         if (p.whole) numbers.emplace_back(p.part->of_what, *p.whole);
     for (auto& p : all) p.target = p.part->visit();
     for (auto const& [of_what, n] : numbers) n.check(of_what);
+}
+
+/// Copies the given tensors that lie in memory of targets, other than their own: the change would
+/// overwrite some of them before it reads them.
+/// @param all  Each given state with its targets. All of them are checked.
+CAIRN_DECL void copy_overwritten(
+    const std::vector<std::pair<leaves_by_name*, const leaves_by_name*>>& all);
+template <class Parts>
+void copy_overwritten(const Parts& all) {
+    std::vector<std::pair<leaves_by_name*, const leaves_by_name*>> given;
+    for (auto const& p : all)
+        if (p.whole) given.emplace_back(p.whole.get(), &p.target->wanted);
+    copy_overwritten(given);
 }
 
 }  // namespace cairn::detail

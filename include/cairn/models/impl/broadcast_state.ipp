@@ -175,7 +175,7 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
         for (std::size_t i = 0; i < given.size(); ++i) {
             parts[i].part = &given[i];
             if (!ex.coordinator()) continue;
-            parts[i].whole = std::make_shared<const leaves_by_name>(*given[i].given);
+            parts[i].whole = std::make_shared<leaves_by_name>(*given[i].given);
             w.bytes(describe_state(*parts[i].whole));
         }
         return w.take();
@@ -187,6 +187,7 @@ CAIRN_DECL void broadcast_state(erased_communicator& comm, const std::vector<giv
         visit_all(parts);
         wire_reader r(header.payload);
         for (auto& p : parts) p.prepare(r.bytes(), options, strict);
+        copy_overwritten(parts);
         return std::vector<std::byte>();
     });
     throw_failures(ex.all_gather(mine));

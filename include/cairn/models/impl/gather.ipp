@@ -6,6 +6,7 @@
 
 #include <cairn/comm/detail/blocking_exchange.hpp>
 #include <cairn/models/detail/gather_schedule.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <cstddef>
@@ -23,6 +24,7 @@ CAIRN_DECL std::vector<std::pair<std::string, host_tensor>> gather_whole(
     std::vector<named_leaf> mine;
     auto const everybody = ex.all_gather(ex.attempt([&] {
         mine = look();
+        for (auto const& m : mine) check_shards(m.fqn, *m.leaf);
         return gather_schedule::describe(mine);
     }));
     throw_failures(everybody);

@@ -11,6 +11,7 @@
 #include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -52,25 +53,27 @@ CAIRN_DECL state_dict model_dict(const model_tensors& tensors) {
     return d;
 }
 
-/// Calls `f(name, node)` for each entry of a possibly nested state dict, with its dotted name.
+/// Whether DCP sees a node as tensors or a mapping, not as a value: a list of values is one value.
+CAIRN_DECL bool has_tensor_or_dict(const node& n) {
+    if (!n.is_list()) return n.is_tensor() || n.is_dict();
+    return std::any_of(n.as_list().begin(), n.as_list().end(), has_tensor_or_dict);
+}
+/// Calls `f(name, node)` for a node, or for each of those in a dict or list, with its dotted name.
 template <class F>
-void for_each_node(const state_dict& d, const std::string& prefix, F&& f) {
-    for (auto const& [key, n] : d) {
-        auto const name = prefix + key;
-        if (n.is_dict()) {
-            for_each_node(n.as_dict(), name + ".", f);
-        } else if (n.is_list()) {
-            auto const& list = n.as_list();
-            for (std::size_t i = 0; i < list.size(); ++i) {
-                if (list[i].is_dict())
-                    for_each_node(list[i].as_dict(), name + "." + std::to_string(i) + ".", f);
-                else
-                    f(name + "." + std::to_string(i), const_cast<node&>(list[i]));
-            }
-        } else {
-            f(name, const_cast<node&>(n));
-        }
+void for_each_inner(const node& n, const std::string& name, F&& f) {
+    if (n.is_dict()) {
+        for (auto const& [key, inner] : n.as_dict()) for_each_inner(inner, name + "." + key, f);
+    } else if (n.is_list() && has_tensor_or_dict(n)) {
+        std::size_t i = 0;
+        for (auto const& inner : n.as_list())
+            for_each_inner(inner, name + "." + std::to_string(i++), f);
+    } else {
+        f(name, const_cast<node&>(n));
     }
+}
+template <class F>
+void for_each_node(const state_dict& d, F&& f) {
+    for (auto const& [key, n] : d) for_each_inner(n, key, f);
 }
 
 /// Replaces an entry's tensor and keeps its other keys.
@@ -86,7 +89,7 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     if (!options.full_state_dict) {
         auto d = make();
         if (options.cpu_offload)
-            for_each_node(d, "", [](const std::string&, node& n) {
+            for_each_node(d, [](const std::string&, node& n) {
                 if (n.is_tensor()) replace(n, clone_leaf(n.as_tensor()));
             });
         return d;
@@ -95,7 +98,7 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     auto const look = [&] {
         d = make();
         std::vector<named_leaf> mine;
-        for_each_node(d, "", [&](const std::string& fqn, node& n) {
+        for_each_node(d, [&](const std::string& fqn, node& n) {
             if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
         });
         return mine;
@@ -106,7 +109,7 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     if (gather.root >= 0 && or_cancel(comm, [&] { return comm.rank(); }) != gather.root) return {};
     std::map<std::string, host_tensor*> by_name;
     for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
-    for_each_node(d, "", [&](const std::string& fqn, node& n) {
+    for_each_node(d, [&](const std::string& fqn, node& n) {
         if (!n.is_tensor()) return;
         replace(n, std::move(*by_name.at(fqn)));
         by_name.erase(fqn);
@@ -145,7 +148,7 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
                     n.set_other_keys(std::move(others));
                     out[before + p.fqn + "." + name] = std::move(n);
                 };
-                for_each_node(p.state, "",
+                for_each_node(p.state,
                               [&](const std::string& name, node& n) { add("state.", name, n); });
                 for (auto const& h : g.hyperparameters) add("param_groups.", h.name, value_of(h));
             } else if (!p.state.empty()) {

@@ -23,12 +23,12 @@ CAIRN_DECL void set_state(const std::vector<given_part>& parts, const state_dict
     if (options.broadcast_from_rank0)
         return broadcast_state(comm, parts, options.gather, options.strict);
     std::vector<part_on_its_way> all;
-    for (auto const& p : parts)
-        all.push_back({&p, std::make_shared<const leaves_by_name>(*p.given)});
+    for (auto const& p : parts) all.push_back({&p, std::make_shared<leaves_by_name>(*p.given)});
     visit_all(all);
     for (auto& p : all)
         p.change = std::make_unique<state_change>(p.whole, *p.target, p.part->visit, options.strict,
                                                   p.part->of_what, false);
+    copy_overwritten(all);
     for (auto& p : all) p.change->set_values();
     for (auto& p : all) p.change->copy_tensors();
 }

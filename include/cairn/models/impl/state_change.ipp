@@ -7,8 +7,14 @@
 #include <cairn/error.hpp>
 #include <cairn/state/converted.hpp>
 #include <cairn/state/detail/copy_leaf.hpp>
+#include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -32,6 +38,32 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
                      .remedy = "pass a number that is kept in another type as "
                                "cairn::converted<float>(number)"});
     }
+}
+
+CAIRN_DECL void copy_overwritten(
+    const std::vector<std::pair<leaves_by_name*, const leaves_by_name*>>& all) {
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> filled;
+    for (auto const& part : all)
+        for (auto const& to : part.second->flat.leaves)
+            if (auto const* t = to.tensor())
+                for (auto const& s : t->shards) filled.push_back(address_range(s.view));
+    std::sort(filled.begin(), filled.end());
+    for (std::size_t i = 1; i < filled.size(); ++i)  // the end of all up to each
+        filled[i].second = std::max(filled[i].second, filled[i - 1].second);
+    auto const is_filled = [&](const shard& s) {
+        auto const [begin, end] = address_range(s.view);
+        auto const after = std::lower_bound(filled.begin(), filled.end(), std::pair(end, end));
+        return begin != end && after != filled.begin() && std::prev(after)->second > begin;
+    };
+    for (auto const& [given, wanted] : all)
+        for (auto& from : given->flat.leaves) {
+            auto const* const t = from.tensor();
+            if (t == nullptr || std::none_of(t->shards.begin(), t->shards.end(), is_filled))
+                continue;
+            auto const* const to = wanted->find(from.fqn);
+            if (to == nullptr || to->tensor() == nullptr || !same_memory(*t, *to->tensor()))
+                from.what = *clone_leaf(*t);
+        }
 }
 
 template <class Get, class Set>

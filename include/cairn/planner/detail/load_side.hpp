@@ -41,8 +41,11 @@ public:
 
     void set_up(flat_state& state, const metadata& m, int rank) {
         state_ = &state;
-        for (auto& leaf : state)  // of an attempt with another checkpoint
+        for (auto& leaf : state) {  // of an attempt with another checkpoint
             if (leaf.own) leaf.what = *std::exchange(leaf.own, nullptr);
+            if (auto* t = leaf.tensor(); t != nullptr && t->number)
+                t->number->memory = t->number->known;
+        }
         stored_ = &m;
         entry_of_.clear();
         rank_ = rank;
@@ -101,6 +104,10 @@ public:
             if ((next == asked.end() || *next != fqn) && !stored_->if_asked.contains(fqn))
                 report_.unexpected.push_back(fqn);
         }
+        for (auto const& [a, b] : tied_.overlaps())
+            report_.warnings.push_back("'" + a + "' and '" + b +
+                                       "' share memory of the state in different forms: where the "
+                                       "checkpoint has different content for them, either remains");
         for (auto const& fqn : stored_->hidden)
             report_.warnings.push_back("'" + fqn +
                                        "' of the checkpoint is not loaded: the mapping makes "
@@ -254,7 +261,7 @@ private:
     /// @param stored  Null: a value.
     bool fits(const flat_leaf& leaf, const tensor_leaf& t, const std::string& name,
               const tensor_metadata* stored) {
-        check_leaf(leaf, t);
+        check_shards(leaf.fqn, t);
         if (stored == nullptr) return wrong_kind(name, "a tensor", "a value"), false;
         if (!t.writable) return read_only(name, "memory to load into", "a const tensor"), false;
         try {

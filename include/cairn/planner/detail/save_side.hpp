@@ -4,9 +4,10 @@
 
 #include <cairn/planner/check_plan.hpp>
 #include <cairn/planner/check_text.hpp>
-#include <cairn/planner/detail/naming.hpp>
 #include <cairn/planner/detail/value_hash.hpp>
 #include <cairn/planner/options.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
+#include <cairn/state/detail/naming.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
@@ -24,38 +25,6 @@ namespace cairn::detail {
 /// Returns the name under which one rank's own value is stored: PyTorch sees an ordinary value.
 inline std::string per_rank_name(const std::string& fqn, int rank) {
     return fqn + "." + std::to_string(rank);
-}
-
-/// Checks that a tensor leaf can be saved or loaded.
-/// @throws error errc::invalid_state naming the tensor.
-inline void check_leaf(const flat_leaf& leaf, const tensor_leaf& t) {
-    auto const bad = [&](std::string expected, std::string found) {
-        return error(errc::invalid_state,
-                     {.fqn = leaf.fqn, .expected = std::move(expected), .found = std::move(found)});
-    };
-    if (!is_possible(t.global_shape))
-        throw bad(
-            "dimensions of 0 or more, of at most " + std::to_string(most_elements) + " elements",
-            to_string(t.global_shape));
-    for (auto const& s : t.shards) {
-        auto const& v = s.view;
-        if (!lies_within(s.region, t.global_shape))
-            throw error(
-                errc::invalid_state,
-                {.fqn = leaf.fqn,
-                 .expected = "a shard within " + to_string(t.global_shape),
-                 .found = to_string(s.region),
-                 .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
-                           "give its padded shape, and save with a mapping that has map::pad"});
-        if (v.shape != s.region.shape)
-            throw bad("memory of " + to_string(s.region.shape), to_string(v.shape));
-        if (v.strides.size() != v.shape.size())
-            throw bad("one stride per dimension", to_string(v.strides));
-        if (v.type != t.type)
-            throw bad(std::string(name_of(t.type)) + " in every shard",
-                      std::string(name_of(v.type)));
-        if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
-    }
 }
 
 /// The saving half of the default planner.
@@ -81,7 +50,7 @@ public:
                 steps.emplace_back(std::to_string(rank_));
             }
             auto const* t = leaf.tensor();
-            if (t != nullptr) check_leaf(leaf, *t);
+            if (t != nullptr) check_shards(leaf.fqn, *t);
             // Each rank adds an item for a tensor, even if it holds none of its elements: if other
             // ranks hold them, the empty item is dropped; if none does, the elements are reported
             // as missing.

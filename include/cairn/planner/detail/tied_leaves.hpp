@@ -5,10 +5,12 @@
 #include <cairn/metadata/metadata.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/state/flat_state.hpp>
+#include <cairn/tensor/layout.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -52,8 +54,17 @@ public:
             if (f.leaf->global_shape == t.global_shape && f.leaf->type == t.type &&
                 same_windows(*f.leaf, t))
                 return &f;
+        auto const here = first_of_.find(t.shards[0].target);
+        note_overlap(here->second, name, t);
+        if (here != first_of_.begin()) note_overlap(std::prev(here)->second, name, t);
+        if (std::next(here) != first_of_.end()) note_overlap(std::next(here)->second, name, t);
         firsts.push_back({name, &t, &stored});
         return nullptr;
+    }
+    /// Pairs of names that are loaded into a part of the same memory, in different forms. Not all:
+    /// only leaves whose memory begins next to each other are compared.
+    const std::vector<std::pair<std::string, std::string>>& overlaps() const noexcept {
+        return overlaps_;
     }
 
     /// Records that a weight which is read as `first` is stored under another name too.
@@ -96,9 +107,22 @@ private:
                           });
     }
 
+    void note_overlap(const std::vector<first_leaf>& others, const std::string& name,
+                      const tensor_leaf& t) {
+        auto const& v = t.shards[0].view;
+        for (auto const& other : others) {
+            auto const& w = other.leaf->shards[0].view;
+            auto const [begin, end] = address_range(v);
+            auto const [first, last] = address_range(w);
+            if (begin < last && first < end && v.device == w.device && is_dense(v) && is_dense(w))
+                overlaps_.emplace_back(other.name, name);
+        }
+    }
+
     /// Keyed by address of the elements.
     std::map<const std::byte*, std::vector<first_leaf>> first_of_;
     std::vector<stored_tie> ties_;
+    std::vector<std::pair<std::string, std::string>> overlaps_;
 };
 
 }  // namespace cairn::detail

@@ -5,9 +5,9 @@
 #include <cairn/save/detail/change_check.hpp>
 
 #include <cairn/error.hpp>
-#include <cairn/planner/detail/save_side.hpp>
 #include <cairn/save/detail/host_copy_of.hpp>
 #include <cairn/save/detail/replica_hash.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 
 #include <utility>
 #include <variant>
@@ -22,7 +22,7 @@ CAIRN_DECL change_check::change_check(const flat_state& state,
         for (auto const& leaf : state) {
             auto const* const t = leaf.tensor();
             if (t == nullptr) continue;
-            check_leaf(leaf, *t);
+            check_shards(leaf.fqn, *t);
             for (auto const& s : t->shards) {
                 const_tensor_view const v = s.view;
                 if (v.empty() || !devices_->serves(v)) continue;

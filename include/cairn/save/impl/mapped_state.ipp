@@ -13,6 +13,7 @@
 #include <cairn/save/detail/host_copy_of.hpp>
 #include <cairn/save/detail/item_sources.hpp>
 #include <cairn/save/detail/mapped_state.hpp>
+#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/box.hpp>
 #include <cairn/tensor/convert.hpp>
 #include <cairn/tensor/detail/meeting_boxes.hpp>
@@ -50,10 +51,15 @@ public:
         leaves_.reserve(state.size());
         for (auto const& leaf : state) {
             auto const one = types_.emplace_hint(types_.end(), name_of_leaf(leaf), std::nullopt);
-            leaves_.emplace(one->first, &leaf);
+            if (!leaves_.emplace(one->first, &leaf).second)
+                throw error(errc::invalid_state,
+                            {.fqn = one->first,
+                             .expected = "one entry of the state with this name",
+                             .found = "that of a rank, and another one",
+                             .remedy = "rename one: what is per rank has the rank in its name"});
             auto const* const t = leaf.tensor();
             if (t == nullptr) continue;
-            check_leaf(leaf, *t);  // what is made of it has consistent views of any memory
+            check_shards(leaf.fqn, *t);  // what is made of it has consistent views of any memory
             one->second = map::detail::tensor_type{t->type, t->global_shape};
         }
         // Other ranks may have other names, and the plan for all shows what none has.

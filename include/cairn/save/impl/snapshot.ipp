@@ -4,10 +4,13 @@
 
 #include <cairn/save/detail/snapshot.hpp>
 
+#include <cairn/detail/counted.hpp>
+#include <cairn/error.hpp>
 #include <cairn/memory/arena.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <map>
+#include <span>
 #include <tuple>
 #include <variant>
 
@@ -101,7 +104,12 @@ CAIRN_DECL void snapshot::take_memory(group& g, erased_stager* from) {
     } else {
         heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     }
-    g.begin = heap_ && g.from == nullptr ? heap_.get() : g.memory.bytes().data();
+    auto const lent = heap_ && g.from == nullptr ? std::span(heap_.get(), bytes) : g.memory.bytes();
+    if (lent.size() < bytes)
+        throw error(errc::invalid_argument,
+                    {.expected = "a lease of " + counted(bytes, "byte") + " from the stager",
+                     .found = counted(lent.size(), "byte")});
+    g.begin = lent.data();
 }
 
 CAIRN_DECL void snapshot::leave_out(group& g, std::uint64_t room) {

@@ -14,6 +14,11 @@ namespace cairn::detail {
 /// Copies this rank's shards of a tensor, with the same layout, into host memory of their own.
 CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from);
 
+/// Checks that a tensor has a possible shape, and its shards lie within it, with memory of their
+/// size and its dtype.
+/// @throws error errc::invalid_state naming `fqn`
+CAIRN_DECL void check_shards(const std::string& fqn, const tensor_leaf& t);
+
 /// Checks that one tensor can be copied to another.
 /// @throws error naming `fqn`
 CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from, const tensor_leaf& to);

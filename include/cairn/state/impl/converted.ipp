@@ -4,6 +4,8 @@
 
 #include <cairn/state/converted.hpp>
 
+#include <cairn/state/detail/naming.hpp>
+
 #include <cstdio>
 
 namespace cairn::detail {
@@ -45,11 +47,7 @@ CAIRN_DECL void give_back(flat_state& state) {
     for (auto& leaf : state) {
         auto const* t = leaf.tensor();
         if (t == nullptr || t->number == nullptr) continue;
-        try {
-            (void)give_back(t->number);
-        } catch (const error& e) {
-            throw completed(e, {.fqn = leaf.fqn});
-        }
+        naming(leaf.fqn, [&] { (void)give_back(t->number); });
     }
 }
 

@@ -35,6 +35,36 @@ CAIRN_DECL std::shared_ptr<tensor_leaf> clone_leaf(const tensor_leaf& from) {
     return out;
 }
 
+CAIRN_DECL void check_shards(const std::string& fqn, const tensor_leaf& t) {
+    auto const bad = [&](std::string expected, std::string found) {
+        return error(errc::invalid_state,
+                     {.fqn = fqn, .expected = std::move(expected), .found = std::move(found)});
+    };
+    if (!is_possible(t.global_shape))
+        throw bad(
+            "dimensions of 0 or more, of at most " + std::to_string(most_elements) + " elements",
+            to_string(t.global_shape));
+    for (auto const& s : t.shards) {
+        auto const& v = s.view;
+        if (!lies_within(s.region, t.global_shape))
+            throw error(
+                errc::invalid_state,
+                {.fqn = fqn,
+                 .expected = "a shard within " + to_string(t.global_shape),
+                 .found = to_string(s.region),
+                 .remedy = "if that is padding beyond the tensor (a padded vocabulary), "
+                           "give its padded shape, and save with a mapping that has map::pad"});
+        if (v.shape != s.region.shape)
+            throw bad("memory of " + to_string(s.region.shape), to_string(v.shape));
+        if (v.strides.size() != v.shape.size())
+            throw bad("one stride per dimension", to_string(v.strides));
+        if (v.type != t.type)
+            throw bad(std::string(name_of(t.type)) + " in every shard",
+                      std::string(name_of(v.type)));
+        if (v.data == nullptr && !v.empty()) throw bad("memory", "a null pointer");
+    }
+}
+
 CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
                             const tensor_leaf& to) {
     if (from.global_shape != to.global_shape)
@@ -45,15 +75,8 @@ CAIRN_DECL void check_alike(const std::string& fqn, const tensor_leaf& from,
         throw error(errc::dtype_mismatch, {.fqn = fqn,
                                            .expected = std::string(name_of(to.type)),
                                            .found = std::string(name_of(from.type))});
-    for (auto const* leaf : {&from, &to})
-        for (auto const& s : leaf->shards)
-            if (!lies_within(s.region, leaf->global_shape) || s.view.shape != s.region.shape)
-                throw error(
-                    errc::invalid_state,
-                    {.fqn = fqn,
-                     .expected = "shards within " + to_string(leaf->global_shape) +
-                                 ", each with memory of its size",
-                     .found = to_string(s.region) + " in memory of " + to_string(s.view.shape)});
+    check_shards(fqn, from);
+    check_shards(fqn, to);
     check_target(fqn, to);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cairn/state/flatten.hpp>
 
+#include <cairn/state/detail/naming.hpp>
 #include <cairn/state/detail/older_keys.hpp>
 
 #include <cstddef>
@@ -90,14 +91,14 @@ private:
     }
 
     /// DCP's `_is_terminal`, for lists of nodes. What differs between ranks has names of its own.
-    static bool terminal(const state_list& l) {
+    bool terminal(const state_list& l) const {
         for (auto const& n : l) {
             auto const& c = n.raw();
             if (c.index() == 1 || c.index() == 3 || c.index() == 5) return false;
             if (auto const* inner = std::get_if<2>(&c); inner != nullptr && !terminal(**inner))
                 return false;
             if (auto const* o = std::get_if<4>(&c);
-                o != nullptr && ((*o)->per_rank || !leaf((*o)->get())))
+                o != nullptr && ((*o)->per_rank || !leaf(naming(name(), (*o)->get))))
                 return false;
         }
         return true;
@@ -219,11 +220,7 @@ private:
             if (!fresh) leaf = it->second;
         }
         leaf.per_rank = t.per_rank;
-        try {
-            refresh(*leaf.number);
-        } catch (const error& e) {
-            throw completed(e, {.fqn = name()});
-        }
+        naming(name(), [&] { refresh(*leaf.number); });
         return leaf;
     }
 

@@ -79,7 +79,7 @@ inline void set_number(dtype type, std::byte* to, const value& v) {
 inline const shard* only_element(const tensor_leaf& t) {
     if (!is_number(t.type) || t.global_shape.product() != 1 || t.shards.size() != 1) return nullptr;
     auto const& s = t.shards.front();
-    return s.region.volume() == 1 && s.view.device == device_id{} ? &s : nullptr;
+    return s.region.volume() == 1 && is_host(s.view.device.kind) ? &s : nullptr;
 }
 
 CAIRN_DECL std::optional<value> number_in(const tensor_leaf& t) {

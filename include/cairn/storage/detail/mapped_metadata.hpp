@@ -87,7 +87,7 @@ private:
     chunk_list chunks_of(const map::detail::mapped_tensor& t) const;
 
     metadata stored_{};
-    std::map<std::string, unmade_name, std::less<>> unmade_{};  ///< Of lines without captures.
+    std::map<std::string, unmade_name, std::less<>> unmade_{};  ///< See `metadata::unmade`.
     std::string idle_{};
     map::detail::mapped made_{};
     std::set<std::string, std::less<>> renamed_{};

@@ -74,6 +74,7 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
     : stored_(std::move(stored)),
       made_(way == mapping_direction::to_state ? map::detail::to_state(how, stored_)
                                                : stored_of(how, stored_)) {
+    unmade_ = made_.incomplete;
     if (!made_.idle.empty() || !made_.hidden.empty()) {
         map::detail::unmade_names const unmade(how, stored_);
         // What has such a name is not what a load makes.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace cairn::detail {
 
@@ -55,6 +56,17 @@ CAIRN_DECL bool elements_overlap(const index_vector& shape, const index_vector& 
         }
     }
     return false;
+}
+
+CAIRN_DECL std::pair<std::uintptr_t, std::uintptr_t> address_range(const const_tensor_view& v) {
+    if (v.empty()) return {};
+    auto const first = reinterpret_cast<std::uintptr_t>(v.data);
+    auto low = first, high = first + size_of(v.type);
+    for (std::size_t d = 0; d < v.shape.size(); ++d) {
+        auto const steps = static_cast<std::uintptr_t>(v.shape[d] - 1) * size_of(v.type);
+        (v.strides[d] < 0 ? low : high) += steps * static_cast<std::uintptr_t>(v.strides[d]);
+    }
+    return {low, high};
 }
 
 CAIRN_DECL std::int64_t offset_of(const box& part, const index_vector& shape,

@@ -2,7 +2,7 @@
 #ifndef CAIRN_VERB_DETAIL_FLATTENED_OR_ERROR_HPP
 #define CAIRN_VERB_DETAIL_FLATTENED_OR_ERROR_HPP
 
-#include <cairn/planner/detail/naming.hpp>
+#include <cairn/state/detail/naming.hpp>
 #include <cairn/state/flatten.hpp>
 #include <cairn/state/savable.hpp>
 #include <cairn/verb/detail/shard_sources.hpp>

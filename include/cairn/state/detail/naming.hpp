@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CAIRN_PLANNER_DETAIL_NAMING_HPP
-#define CAIRN_PLANNER_DETAIL_NAMING_HPP
+#ifndef CAIRN_STATE_DETAIL_NAMING_HPP
+#define CAIRN_STATE_DETAIL_NAMING_HPP
 
 #include <cairn/detail/failures.hpp>
 #include <cairn/error.hpp>
@@ -12,7 +12,7 @@
 
 namespace cairn::detail {
 
-/// Returns `f()`, which reads a value of the user's; what it throws gets the value's name.
+/// Returns `f()`, which reads or sets a value of the user's; what it throws gets the value's name.
 template <class F>
 decltype(auto) naming(const std::string& fqn, F&& f) {
     try {
