@@ -209,9 +209,13 @@ BOOST_AUTO_TEST_CASE(values_are_bounded) {
     cairn::state_dict sd{{"name", std::ref(name)}};
     BOOST_CHECK_EXCEPTION(
         (void)cairn::load(sd, "c", c.store("c")), cairn::error, [](const cairn::error& e) {
-            return e.context().fqn == "name" &&
-                   std::string(e.what()).find("decoded bytes") != std::string::npos;
+            BOOST_TEST(std::string(e.what()).find("decoded bytes") != std::string::npos, e.what());
+            return e.context().fqn == "name" && e.code() == make_error_code(errc::unsupported);
         });
+    auto const v = cairn::verify(c.store("c").at("c"));
+    BOOST_TEST(!v.damaged);
+    BOOST_TEST(v.findings.empty());
+    BOOST_TEST(!v.unverified.empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_item_is_kept_for_each_thread_that_may_be_in_the_middle_of_one) {

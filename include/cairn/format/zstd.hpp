@@ -52,8 +52,10 @@ inline std::size_t checked(std::size_t result) {
 /// Decodes one frame, in pieces, into memory of the caller.
 class decoder {
 public:
-    /// @param most  Maximum number of decoded bytes.
-    explicit decoder(std::uint64_t most) : context_(ZSTD_createDCtx()), most_(most) {
+    /// @param most    Maximum number of decoded bytes.
+    /// @param beyond  Of the error if there are more.
+    explicit decoder(std::uint64_t most, errc beyond = errc::corrupt)
+        : context_(ZSTD_createDCtx()), most_(most), beyond_(beyond) {
         if (!context_) throw std::bad_alloc();
         impl::checked(ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, most_window_log));
     }
@@ -103,13 +105,13 @@ private:
         if (size != ZSTD_CONTENTSIZE_UNKNOWN && size > most_) too_long(std::to_string(size));
     }
     [[noreturn]] void too_long(std::string found) const {
-        throw error(errc::corrupt,
-                    {.expected = "at most " + std::to_string(most_) + " decoded bytes",
-                     .found = std::move(found)});
+        throw error(beyond_, {.expected = "at most " + std::to_string(most_) + " decoded bytes",
+                              .found = std::move(found)});
     }
 
     std::unique_ptr<ZSTD_DCtx, impl::free_context> context_;
     std::uint64_t most_;
+    errc beyond_;
     std::uint64_t size_ = 0;  ///< Of what was decoded.
     bool begun_ = false, ended_ = false;
 };

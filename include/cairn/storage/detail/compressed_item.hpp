@@ -29,8 +29,10 @@ class compressed_item {
 public:
     /// @param length  Of the frame.
     /// @param most    Maximum number of decoded bytes.
-    compressed_item(std::uint64_t offset, std::uint64_t length, std::uint64_t most)
-        : offset_(offset), length_(length), most_(most) {}
+    /// @param beyond  Of the error if there are more.
+    compressed_item(std::uint64_t offset, std::uint64_t length, std::uint64_t most,
+                    errc beyond = errc::corrupt)
+        : offset_(offset), length_(length), most_(most), beyond_(beyond) {}
 
     /// Reads decoded bytes.
     void read(open_file& file, std::uint64_t at, std::span<std::byte> into) {
@@ -129,7 +131,7 @@ private:
     /// Decodes the next bytes.
     /// @return How many; fewer than wanted: the frame has ended.
     std::size_t decode(open_file& file, std::span<std::byte> into) {
-        if (!frame_) frame_.emplace(most_);
+        if (!frame_) frame_.emplace(most_, beyond_);
         std::size_t done = 0;
         while (done != into.size() && !frame_->has_ended()) {
             if (left_.empty() && taken_ != length_) {
@@ -151,6 +153,7 @@ private:
     }
 
     std::uint64_t offset_, length_, most_;
+    errc beyond_;
     std::optional<format::zstd::decoder> frame_{};
     byte_vector compressed_{};
     byte_span left_{};         ///< Of these, what the decoder has not taken.

@@ -86,22 +86,37 @@ inline void check_within(const open_file& file, const std::string& fqn,
 /// Reads an item whole, and decodes it if it is compressed.
 /// @param save_id  Of the metadata, if cairn wrote it.
 /// @param most     Maximum size of an item that is decoded.
+/// @param beyond   Of the error if it is larger.
 /// @throws error also errc::unsupported for a transform that cairn does not know
 inline byte_vector whole_item(open_file& file, const std::string& fqn, const storage_location& at,
-                              const std::string& save_id, std::uint64_t most) {
+                              const std::string& save_id, std::uint64_t most, errc beyond) {
     bool const compressed = is_compressed(at.transforms);
     check_within(file, fqn, at);
     if (at.layout) (void)footer_of(file, save_id);
     std::uint32_t crc = 0;
     byte_vector item;
     if (compressed) {
-        item = compressed_item(at.offset, at.length, most).whole(file, crc);
+        item = compressed_item(at.offset, at.length, most, beyond).whole(file, crc);
     } else {
         item = file.bytes(at.offset, at.length);
         if (at.layout) crc = format::crc32(item);
     }
     if (at.layout && crc != at.layout->item_crc) bad_item(file, fqn);
     return item;
+}
+
+/// Reads the item of a value. Nothing but a limit of cairn's says how large its content may be, so
+/// that an item beyond it may be intact.
+inline byte_vector whole_value(open_file& file, const std::string& fqn, const storage_location& at,
+                               const std::string& save_id) {
+    try {
+        return whole_item(file, fqn, at, save_id, most_value_bytes(at.length), errc::unsupported);
+    } catch (const error& e) {
+        if (e.code() == make_error_code(errc::unsupported) && at.layout &&
+            format::crc32(file.bytes(at.offset, at.length)) != at.layout->item_crc)
+            bad_item(file, fqn);
+        throw;
+    }
 }
 
 /// An item of PyTorch's whose structure is read in two reads, one at its beginning and one at its
@@ -272,7 +287,7 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
             find_decoded(p, file, fqn, c.at, known, most);
             return p;
         }
-        auto item = whole_item(file, fqn, c.at, save_id, most);
+        auto item = whole_item(file, fqn, c.at, save_id, most, errc::corrupt);
         auto const first = parse(format::torch::reading(item), item.size());
         if (!fits_in(first, p.length, item.size()))
             throw wrong_item(file, fqn, "a payload within its item", "one beyond its end");
