@@ -305,4 +305,7 @@ DEFECTS = [
            "if (used_.count(name) == 0) integers(name);",
            "if (!PLANTED && used_.count(name) == 0) integers(name);",
            by="storage:dequantising_reader", wrong="int8 codes are loaded as weights"),
+    Defect("shards-are-tensors-of-their-own", "storage/detail/safetensors_files.hpp",
+           "told && told->logical_fqn ?", "told && told->logical_fqn && !PLANTED ?",
+           by="storage:safetensors_shards", wrong="what ranks have several shards of is torn"),
 ]
