@@ -308,4 +308,9 @@ DEFECTS = [
     Defect("shards-are-tensors-of-their-own", "storage/detail/safetensors_files.hpp",
            "told && told->logical_fqn ?", "told && told->logical_fqn && !PLANTED ?",
            by="storage:safetensors_shards", wrong="what ranks have several shards of is torn"),
+    Defect("columns-read-for-each-piece", "storage/impl/source_pieces.ipp",
+           "return first.has_layout && first.unusual &&",
+           "return first.has_layout && first.unusual && !PLANTED &&",
+           by="storage:cost_of_reads",
+           wrong="a conversion reads a transposed tensor once for each 4 MiB of it"),
 ]
