@@ -313,4 +313,8 @@ DEFECTS = [
            "return first.has_layout && first.unusual && !PLANTED &&",
            by="storage:cost_of_reads",
            wrong="a conversion reads a transposed tensor once for each 4 MiB of it"),
+    Defect("footers-read-for-each-piece", "storage/detail/checked_payloads.hpp",
+           "if (!kept->footer)", "if (!kept->footer || PLANTED)",
+           by="storage:cost_of_reads",
+           wrong="a conversion of columns in many files reads their checksums for each piece"),
 ]

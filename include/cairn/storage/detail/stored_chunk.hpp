@@ -32,37 +32,45 @@
 
 namespace cairn::detail {
 
+/// Reads the footer of a file that cairn wrote.
+inline format::native::file_footer read_footer(open_file& file, const std::string& save_id) {
+    auto const size = file.size();
+    auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
+                                                     ? read_for_footer
+                                                     : format::native::footer_tail_bytes);
+    auto end = file.bytes(size - n, n);
+    std::array<std::byte, format::native::footer_tail_bytes> tail{};
+    if (end.size() >= tail.size())
+        std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(), tail.begin());
+    std::uint64_t const length = format::native::footer_length(tail);
+    if (!format::native::is_possible_footer(length, size)) {
+        throw error(errc::corrupt, {.file = file.described(),
+                                    .expected = "a footer, because cairn wrote this checkpoint",
+                                    .found = "none",
+                                    .remedy = "the file is truncated or is not the one that "
+                                              "the metadata names"});
+    }
+    if (length > end.size()) end = file.bytes(size - length, length);
+    auto f = format::native::decode_footer(byte_span(end).last(static_cast<std::size_t>(length)));
+    if (f.save_id != save_id) {
+        throw error(errc::foreign_file, {.file = file.described(),
+                                         .expected = "a file of save " + save_id,
+                                         .found = "a file of save " + f.save_id,
+                                         .remedy = "put the checkpoint's own file back"});
+    }
+    return f;
+}
 /// Returns the footer of a file that cairn wrote, which must belong to the save that the metadata
-/// names. It is read and checked once for each open file.
+/// names. It is read and checked once for each open file, and where several loads know something
+/// together, once for all of these.
 inline const format::native::file_footer& footer_of(open_file& file, const std::string& save_id) {
-    return file.once<format::native::file_footer>([&] {
-        auto const size = file.size();
-        auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
-                                                         ? read_for_footer
-                                                         : format::native::footer_tail_bytes);
-        auto end = file.bytes(size - n, n);
-        std::array<std::byte, format::native::footer_tail_bytes> tail{};
-        if (end.size() >= tail.size())
-            std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(),
-                      tail.begin());
-        std::uint64_t const length = format::native::footer_length(tail);
-        if (!format::native::is_possible_footer(length, size)) {
-            throw error(errc::corrupt, {.file = file.described(),
-                                        .expected = "a footer, because cairn wrote this checkpoint",
-                                        .found = "none",
-                                        .remedy = "the file is truncated or is not the one that "
-                                                  "the metadata names"});
-        }
-        if (length > end.size()) end = file.bytes(size - length, length);
-        auto f =
-            format::native::decode_footer(byte_span(end).last(static_cast<std::size_t>(length)));
-        if (f.save_id != save_id) {
-            throw error(errc::foreign_file, {.file = file.described(),
-                                             .expected = "a file of save " + save_id,
-                                             .found = "a file of save " + f.save_id,
-                                             .remedy = "put the checkpoint's own file back"});
-        }
-        return f;
+    using footer = format::native::file_footer;
+    return *file.once<std::shared_ptr<const footer>>([&] {
+        auto const read = [&] {
+            return std::make_shared<const footer>(read_footer(file, save_id));
+        };
+        return file.together() != nullptr ? file.together()->footer(file.described(), read)
+                                          : read();
     });
 }
 
