@@ -167,7 +167,7 @@ DEFECTS = [
            "v != nullptr && !v->opaque.empty())", "v != nullptr && !v->opaque.empty() && !PLANTED)",
            by="format:hostile_torch_save", wrong="a module is read whole into memory"),
     Defect("embedded-storages-without-a-bound", "format/torch_save/content.hpp",
-           "if (length > embedded_left_)", "if (length > embedded_left_ && !PLANTED)",
+           "if (embedded > embedded_left_)", "if (embedded > embedded_left_ && !PLANTED)",
            by="format:hostile_torch_save", wrong="a small file takes all memory"),
     Defect("any-class-is-called", VALUE,
            "auto const name = t_.class_name(c[0]);",
