@@ -184,6 +184,11 @@ BOOST_AUTO_TEST_CASE(an_index_and_the_places_of_shards_are_read) {
     BOOST_TEST((info.at("a").global_shape == cairn::index_vector{9, 9}));
     BOOST_TEST((info.at("s").offsets == cairn::index_vector{}));
     BOOST_TEST(!info.at("s").global_shape.has_value());
+    auto const named = st::sharding_info(
+        R"({"a.0":{"logical_fqn":"a","saved_offsets":[4]},"b":{"logical_fqn":["b"]}})");
+    BOOST_TEST((named.at("a.0").logical_fqn == "a"));
+    BOOST_TEST((named.at("a.0").offsets == cairn::index_vector{4}));
+    BOOST_TEST(!named.contains("b"));
     for (auto const* bad : {R"({"a":{"saved_offsets":[-1]}})", R"({"a":{"saved_offsets":3}})",
                             R"({"a":{"saved_offsets":[1],"saved_offsets":[1]}})"})
         BOOST_CHECK_THROW((void)st::sharding_info(bad), cairn::error);

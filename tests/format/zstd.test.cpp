@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One zstd frame, whole or in pieces, and what is none.
+// zstd frames, whole or in pieces, and what is none.
 #include "support/allocations.hpp"
 
 #include <cairn/format/zstd.hpp>
@@ -99,7 +99,25 @@ BOOST_AUTO_TEST_CASE(memory_grows_with_what_is_decoded_not_with_what_may_be) {
     BOOST_TEST(count.peak() < std::size_t{3} << 20);
 }
 
-BOOST_AUTO_TEST_CASE(a_frame_cut_short_or_followed_by_more_is_refused) {
+BOOST_AUTO_TEST_CASE(frames_may_follow_each_other_and_be_skipped) {
+    auto const content = pattern(3000);
+    auto const end = content.begin() + 1000;
+    auto const empty = compressed({}),
+               skipped = of(std::string_view("\x5f\x2a\x4d\x18\2\0\0\0xx", 10));
+    bytes all;
+    for (auto const& frame : {skipped, compressed(bytes(content.begin(), end)), empty, skipped,
+                              compressed(bytes(end, content.end()), true), empty})
+        all.insert(all.end(), frame.begin(), frame.end());
+    for (std::size_t const next : {1u, 5u, 777u})
+        for (std::size_t const room : {1u, 1000u, 5000u})
+            BOOST_TEST((decoded(all, content.size(), 18, next, room) == content));
+    BOOST_TEST((decoded(all, content.size()) == content));
+    is_refused(all, content.size() - 1, errc::corrupt, "at most 2999 decoded bytes");
+    all.pop_back();
+    is_refused(all, content.size(), errc::corrupt, "ends too early");
+}
+
+BOOST_AUTO_TEST_CASE(a_frame_cut_short_or_followed_by_other_bytes_is_refused) {
     auto const content = pattern(2000);
     auto const frame = compressed(content);
     for (std::size_t n = 0; n < frame.size(); ++n) {
@@ -109,19 +127,19 @@ BOOST_AUTO_TEST_CASE(a_frame_cut_short_or_followed_by_more_is_refused) {
     auto more = frame;
     more.push_back(std::byte{0});
     is_refused(more, 1 << 20, errc::corrupt, "1 byte behind a frame");
-    more.pop_back();
-    more.insert(more.end(), frame.begin(), frame.end());
-    is_refused(more, 1 << 20, errc::corrupt, "bytes behind a frame");
+    more.back() = std::byte{0x27};  // of version 0.7
+    for (auto const b : {0xb5, 0x2f, 0xfd, 0, 0, 0, 0, 0})
+        more.push_back(static_cast<std::byte>(b));
+    is_refused(more, 1 << 20, errc::corrupt, "9 bytes behind a frame");
+    more[frame.size()] = std::byte{0x50};
+    is_refused(more, 1 << 20, errc::corrupt, "nknown");
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_frame_is_refused) {
     is_refused({}, 100, errc::corrupt, "ends too early");
     is_refused(of("PK\3\4 is a zip, not compressed"), 100, errc::corrupt, "no frame");
-    // One to be skipped, before one with content.
-    auto skipped = of(std::string_view("\x50\x2a\x4d\x18\2\0\0\0xx", 10));
-    auto const frame = compressed(of("content"));
-    skipped.insert(skipped.end(), frame.begin(), frame.end());
-    is_refused(skipped, 100, errc::corrupt, "no frame");
+    is_refused(of(std::string_view("\x27\xb5\x2f\xfd\0\0\0\0\0", 9)), 100, errc::corrupt,
+               "no frame");
 }
 
 BOOST_AUTO_TEST_CASE(dictionaries_and_large_windows_are_refused) {

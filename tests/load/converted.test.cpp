@@ -191,4 +191,31 @@ BOOST_AUTO_TEST_CASE(the_windows_of_a_derived_planner_are_filled) {
     BOOST_TEST(other[3] == 0.0f);
 }
 
+BOOST_AUTO_TEST_CASE(codes_of_quantised_weights_are_not_converted_as_if_they_were_weights) {
+    auto const o = converting();
+    std::vector<float> scale(1), other(1), wide(4);
+    std::vector<std::byte> codes(4, std::byte{0x38});
+    for (auto const type : {dtype::float8_e4m3fn, dtype::int8})
+        for (std::string const name : {"w_scale_inv", "w_scale", "v_scale"}) {
+            cairn::memory_store store;
+            cairn::state_dict stored{{"w", tensor_view(type, {4}, codes.data())}, {name, scale}};
+            cairn::save(stored, "c", store);
+            cairn::state_dict as_weights{{"w", wide}};
+            if (name == "v_scale") {
+                BOOST_TEST(cairn::load(as_weights, "c", o, store).converted.size() == 1u);
+                continue;
+            }
+            BOOST_CHECK_EXCEPTION(
+                cairn::load(as_weights, "c", o, store), cairn::error, [&](const cairn::error& e) {
+                    auto const text = std::string(e.what());
+                    BOOST_TEST(text.find("'" + name + "'") != text.npos, text);
+                    BOOST_TEST(text.find("dequantising_reader") != text.npos, text);
+                    return e.code() == make_error_code(cairn::errc::dtype_mismatch) &&
+                           e.context().fqn == "w";
+                });
+            cairn::state_dict as_stored{{"w", tensor_view(type, {4}, codes.data())}, {name, other}};
+            BOOST_TEST(cairn::load(as_stored, "c", o, store).converted.empty());
+        }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

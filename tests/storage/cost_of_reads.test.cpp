@@ -4,6 +4,7 @@
 #include "support/counting_store.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/convert.hpp>
 #include <cairn/format/native/footer.hpp>
 #include <cairn/object_store/read_whole.hpp>
 
@@ -160,6 +161,54 @@ BOOST_AUTO_TEST_CASE(tensors_with_gaps_share_one_buffer) {
     }
     BOOST_TEST(loaded < stored / 3);
     BOOST_TEST((memory.back()[0] == 3.0f && memory.back()[1] == 0.0f));
+}
+
+/// Each of its four pieces is in all columns.
+BOOST_AUTO_TEST_CASE(a_conversion_reads_a_transposed_tensor_once) {
+    std::vector<float> w(std::size_t{4} << 20);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i);
+    cairn::memory_store memory, to;
+    (void)cairn::save(cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048},
+                                                                 {1, 2048}, w.data())}},
+                      "c", cairn::torch_writer(memory));
+    support::counting_store store(memory);
+    (void)cairn::convert(cairn::convert_source(store, "c"), "c", to);
+    cairn::torch_reader reader(memory);
+    reader.reset("c");
+    auto const at = reader.read_metadata().tensor("w")->chunks.location(0);
+    BOOST_TEST(store.reads(at.file, at.offset, at.length).second == 1);
+    std::vector<float> found(w.size());
+    (void)cairn::load(
+        cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048}, found.data())}},
+        "c", to);
+    for (std::size_t k = 0; k < w.size(); k += 997)
+        BOOST_TEST_REQUIRE(found[k] == w[k % 2048 * 2048 + k / 2048]);
+}
+
+/// Each of its two pieces is in all files.
+BOOST_AUTO_TEST_CASE(a_conversion_of_columns_in_many_files_reads_each_footer_once) {
+    std::vector<float> w(std::size_t{2} << 20);
+    cairn::sharded_view columns{{2048, 1024}, cairn::dtype::f32, {}};
+    for (std::int64_t k = 0; k < 8; ++k)
+        columns.shards.emplace_back(
+            cairn::box({0, 128 * k}, {2048, 128}),
+            cairn::tensor_view(cairn::dtype::f32, {2048, 128}, w.data() + 2048 * 128 * k));
+    cairn::torch_writer_options in_files;
+    in_files.thread_count = 8;
+    cairn::memory_store memory, to;
+    (void)cairn::save(cairn::state_dict{{"w", columns}}, "c",
+                      cairn::torch_writer(memory, in_files));
+    support::counting_store store(memory);
+    (void)cairn::convert(cairn::convert_source(store, "c"), "c", to);
+    std::size_t files = 0;
+    for (auto const& o : memory.at("c").list()) {
+        if (!o.name.ends_with(".distcp")) continue;
+        ++files;
+        // First its last bytes, which say how long it is.
+        auto const n = cairn::format::native::footer_tail_bytes;
+        BOOST_TEST((store.reads(o.name, o.size - n, n) == std::pair(2, 2)));
+    }
+    BOOST_TEST(files == 8U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a directory of safetensors files may have, and what may be wrong with it.
+#include "safetensors_samples.hpp"
 #include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/replaced_when_opened.hpp"
@@ -59,61 +60,11 @@ private:
     std::shared_ptr<std::atomic<int>> opened_ = std::make_shared<std::atomic<int>>(0);
 };
 
-/// One tensor of bytes for a file: its entry in the header, and how many there are.
-struct stored {
-    std::string name, shape;
-    std::size_t bytes;
-    std::string dtype = "U8";
-};
-/// A file whose bytes are all `content`.
-cairn::byte_vector file_of(const std::vector<stored>& tensors, std::uint8_t content,
-                           const std::string& text = {}) {
-    std::string json = "{";
-    if (!text.empty()) json += "\"__metadata__\":" + text + (tensors.empty() ? "" : ",");
-    std::size_t at = 0;
-    for (auto const& t : tensors) {
-        json += (&t == &tensors.front() ? "\"" : ",\"") + t.name + R"(":{"dtype":")" + t.dtype +
-                R"(","shape":)" + t.shape + R"(,"data_offsets":[)" + std::to_string(at) + "," +
-                std::to_string(at + t.bytes) + "]}";
-        at += t.bytes;
-    }
-    json += "}";
-    cairn::byte_vector b(8 + json.size() + at, std::byte{content});
-    for (unsigned i = 0; i < 8; ++i)
-        b[i] = static_cast<std::byte>(std::uint64_t{json.size()} >> (8 * i));
-    std::memcpy(b.data() + 8, json.data(), json.size());
-    return b;
-}
-template <class Store>
-void put(Store store, const std::string& name, cairn::byte_span b) {
-    auto file = store.create(name, b.size());
-    file.write(0, b);
-    file.finish(true);
-}
-template <class Store>
-void put_index(Store store, const std::string& map,
-               const std::string& name = "model.safetensors.index.json") {
-    auto const text = "{\"weight_map\":" + map + "}";
-    put(store, name, std::as_bytes(std::span(text)));
-}
-/// Loads a tensor of this many bytes; what it is all of, or why that failed.
-std::string loaded(cairn::memory_store& store, const std::string& id, const std::string& fqn,
-                   std::size_t bytes) {
-    std::vector<std::uint8_t> x(bytes);
-    cairn::state_dict sd{{fqn, x}};
-    try {
-        cairn::load(sd, id, store);
-    } catch (const cairn::error& e) {
-        return e.what();
-    }
-    for (auto v : x)
-        if (v != x[0]) return "several";
-    return std::to_string(x.at(0));
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(safetensors_directories)
+
+using namespace safetensors_samples;
 
 BOOST_AUTO_TEST_CASE(an_index_decides_and_other_files_are_ignored) {
     cairn::memory_store store;
@@ -182,56 +133,6 @@ BOOST_AUTO_TEST_CASE(files_without_an_index_belong_together_and_share_no_name) {
     auto const why = loaded(store, "m", "b", 2);
     BOOST_TEST(why.find("1.safetensors") != why.npos, why);
     BOOST_TEST(why.find("3.safetensors") != why.npos, why);
-}
-
-BOOST_AUTO_TEST_CASE(shards_are_placed_by_their_offsets_and_must_fit_each_other) {
-    auto const info = [](const std::string& offsets) {
-        return R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":)" + offsets + "}}\"}";
-    };
-    cairn::memory_store store;
-    auto const two = [&](const std::string& id, const stored& one, const std::string& first,
-                         const stored& other, const std::string& second) {
-        auto place = store.at(id);
-        put(place, "1.safetensors", file_of({one}, 1, info(first)));
-        put(place, "2.safetensors", file_of({other}, 1, second.empty() ? "" : info(second)));
-        return loaded(store, id, "a", 4);
-    };
-    BOOST_TEST(two("m", {"a", "[1]", 1}, "[3]", {"a", "[3]", 3}, "[0]") == "1");
-    auto const refused = [](const std::string& text, const char* part) {
-        BOOST_TEST(text.find(part) != text.npos, text);
-    };
-    refused(two("overlap", {"a", "[2]", 2}, "[2]", {"a", "[3]", 3}, "[0]"), "overlap");
-    refused(two("dtype", {"a", "[2]", 2}, "[2]", {"a", "[2]", 2, "I8"}, "[0]"), "int8");
-    refused(two("rank", {"a", "[2]", 2}, "[2]", {"a", "[1,2]", 2}, "[0,0]"), "dimensions");
-    refused(two("offsets", {"a", "[2]", 2}, "[2,0]", {"a", "[2]", 2}, "[0]"), "an offset for each");
-    refused(two("whole", {"a", "[2]", 2}, "[2]", {"a", "[2]", 2}, ""), "does not place it");
-    refused(two("far", {"a", "[2]", 2}, "[9223372036854775807]", {"a", "[2]", 2}, "[0]"),
-            "a shard within a tensor");
-    refused(two("hole", {"a", "[1]", 1}, "[3]", {"a", "[2]", 2}, "[0]"), "'a'");
-}
-
-/// The last shard is missing, and no other says so but by the shape of the whole.
-BOOST_AUTO_TEST_CASE(a_shard_may_say_how_large_the_whole_tensor_is) {
-    auto const info = [](const std::string& shape) {
-        return R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":[0],\"global_shape\":)" + shape +
-               "}}\"}";
-    };
-    auto const shape_of = [&](const std::string& shape) {
-        cairn::memory_store store;
-        put(store, "shard-00001-model-00001-of-00001.safetensors",
-            file_of({{"a", "[3]", 3}}, 1,
-                    shape.empty() ? R"({"DCP_SHARDING_INFO":"{\"a\":{\"saved_offsets\":[0]}}"})"
-                                  : info(shape)));
-        cairn::safetensors_reader r(store);
-        r.reset("");
-        return to_string(r.read_metadata().tensor("a")->shape);
-    };
-    BOOST_TEST(shape_of("") == "[3]");
-    BOOST_TEST(shape_of("[4]") == "[4]");
-    BOOST_CHECK_EXCEPTION((void)shape_of("[2]"), cairn::error, support::is(cairn::errc::corrupt));
-    BOOST_CHECK_EXCEPTION((void)shape_of("[4,1]"), cairn::error, support::is(cairn::errc::corrupt));
-    for (auto const* other : {"null", "{}", R"(\"3\")", R"({\"x\":3})", R"({\"x\":[3]})"})
-        BOOST_TEST(shape_of(other) == "[3]");
 }
 
 BOOST_AUTO_TEST_CASE(what_others_leave_in_a_directory_does_not_count) {

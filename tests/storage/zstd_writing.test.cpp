@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -294,6 +295,24 @@ BOOST_AUTO_TEST_CASE(damage_is_found_by_loads_and_by_verify) {
             BOOST_TEST(cairn::verify(bad.store("c").at("c")).damaged);
         }
     });
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_no_load_would_decode_is_stored_uncompressed) {
+    // zstd makes less than a kilobyte of it.
+    cairn::value const seen(cairn::value::bytes_t(std::size_t{20} << 20));
+    cairn::memory_store memory;
+    (void)cairn::save(cairn::state_dict{{"a", 1}, {"seen", seen}, {"z", 2}}, "c",
+                      cairn::torch_writer(memory, at_level(3)));
+    for_each_location(crafted(memory, "c").metadata(), [&](auto const& fqn, auto const& at) {
+        BOOST_TEST(at.transforms.empty() == (fqn == "seen"), fqn);
+    });
+    BOOST_TEST(cairn::verify(memory.at("c")).whole());
+    cairn::value a, found, z;
+    (void)cairn::load(
+        cairn::state_dict{{"a", std::ref(a)}, {"seen", std::ref(found)}, {"z", std::ref(z)}}, "c",
+        memory);
+    BOOST_TEST((found == seen));
+    BOOST_TEST((a == cairn::value(1) && z == cairn::value(2)));
 }
 
 BOOST_AUTO_TEST_CASE(levels_that_libzstd_lacks_are_refused) {

@@ -38,7 +38,6 @@ public:
         }
         left_ -= n;
     }
-    bool is_exhausted() const noexcept { return left_ == 0; }
     /// Checks, before `.metadata` is written, that it can be read again.
     /// @throws error errc::invalid_state
     static void check(const metadata& m, std::uint64_t source) {

@@ -31,7 +31,7 @@ struct free_context {
 };
 
 [[noreturn]] inline void refuse(errc code, std::string found) {
-    throw error(code, {.expected = "one whole zstd frame, with a window of at most 128 MiB",
+    throw error(code, {.expected = "whole zstd frames, with windows of at most 128 MiB",
                        .found = std::move(found)});
 }
 /// Returns the result of a function of libzstd.
@@ -49,67 +49,73 @@ inline std::size_t checked(std::size_t result) {
 
 }  // namespace impl
 
-/// Decodes one frame, in pieces, into memory of the caller.
+/// Decodes frames, one behind the other, in pieces, into memory of the caller. Some may be those
+/// that are skipped.
 class decoder {
 public:
-    /// @param most  Maximum number of decoded bytes.
-    explicit decoder(std::uint64_t most) : context_(ZSTD_createDCtx()), most_(most) {
+    /// @param most    Maximum number of decoded bytes, of all frames.
+    /// @param beyond  Of the error if there are more.
+    explicit decoder(std::uint64_t most, errc beyond = errc::corrupt)
+        : context_(ZSTD_createDCtx()), most_(most), beyond_(beyond) {
         if (!context_) throw std::bad_alloc();
         impl::checked(ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, most_window_log));
     }
 
     /// Decodes until `out` is full or `piece` has been taken; bytes may then still be left in the
     /// decoder, unless less than all of `out` was filled.
-    /// @param piece  The next bytes of the frame, shortened by those that were taken; the first
-    ///               ones have the whole header, of 18 bytes at most.
+    /// @param piece  The next bytes, shortened by those that were taken; the first ones have the
+    ///               whole header of the first frame, of 18 bytes at most.
     /// @return The number of bytes that were decoded.
     /// @throws error errc::corrupt; errc::unsupported for a frame that needs a dictionary or a
     /// larger window
     std::size_t decode(std::span<const std::byte>& piece, std::span<std::byte> out) {
         if (!std::exchange(begun_, true)) check_header(piece);
+        std::span<const std::byte> const all(piece);
         ZSTD_inBuffer in{piece.data(), piece.size(), 0};
         ZSTD_outBuffer to{out.data(), out.size(), 0};
-        while (!ended_) {
+        while (!ended_ || in.pos != in.size) {
+            if (ended_ && !begins_frame(all.subspan(in.pos))) refuse_more(in.size - in.pos);
             ended_ = impl::checked(ZSTD_decompressStream(context_.get(), &to, &in)) == 0;
             if (to.pos == to.size || in.pos == in.size) break;
         }
-        piece = piece.subspan(in.pos);
-        if (ended_ && !piece.empty()) refuse_more(piece.size());
+        piece = all.subspan(in.pos);
         size_ += to.pos;
         if (size_ > most_) too_long("more");
         return to.pos;
     }
+    /// Whether no frame has begun that has not ended.
     bool has_ended() const noexcept { return ended_; }
-    /// @throws error errc::corrupt if the frame does not end here
+    /// @throws error errc::corrupt if no frame ends here
     void check_end() const {
         if (!ended_) impl::refuse(errc::corrupt, "a frame that ends too early");
     }
-    /// Refuses `n` bytes behind the frame.
+
+private:
+    /// Whether a frame may begin so, or one to be skipped. Those of versions before 0.8, whose
+    /// windows libzstd does not limit, begin with other bytes.
+    static bool begins_frame(std::span<const std::byte> bytes) {
+        return !bytes.empty() &&
+               (bytes[0] == std::byte{0x28} || (bytes[0] & std::byte{0xf0}) == std::byte{0x50});
+    }
     [[noreturn]] static void refuse_more(std::uint64_t n) {
         impl::refuse(errc::corrupt, cairn::detail::counted(n, "byte") + " behind a frame");
     }
-
-private:
     void check_header(std::span<const std::byte> bytes) const {
         auto const size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
-        // Frames to be skipped, and those of old versions, are none that PyTorch writes.
-        bool const current = bytes.size() >= 4 && bytes[0] == std::byte{0x28} &&
-                             bytes[1] == std::byte{0xb5} && bytes[2] == std::byte{0x2f} &&
-                             bytes[3] == std::byte{0xfd};
-        if (!current || size == ZSTD_CONTENTSIZE_ERROR)
+        if (!begins_frame(bytes) || size == ZSTD_CONTENTSIZE_ERROR)
             impl::refuse(errc::corrupt, "no frame, or one cut short");
         if (auto const id = ZSTD_getDictID_fromFrame(bytes.data(), bytes.size()); id != 0)
             impl::refuse(errc::unsupported, "one that needs dictionary " + std::to_string(id));
         if (size != ZSTD_CONTENTSIZE_UNKNOWN && size > most_) too_long(std::to_string(size));
     }
     [[noreturn]] void too_long(std::string found) const {
-        throw error(errc::corrupt,
-                    {.expected = "at most " + std::to_string(most_) + " decoded bytes",
-                     .found = std::move(found)});
+        throw error(beyond_, {.expected = "at most " + std::to_string(most_) + " decoded bytes",
+                              .found = std::move(found)});
     }
 
     std::unique_ptr<ZSTD_DCtx, impl::free_context> context_;
     std::uint64_t most_;
+    errc beyond_;
     std::uint64_t size_ = 0;  ///< Of what was decoded.
     bool begun_ = false, ended_ = false;
 };

@@ -14,7 +14,9 @@ namespace cairn {
 /// The reaction to a stored dtype that differs from the wanted one.
 enum class dtype_policy : std::uint8_t {
     refuse,  ///< An error that names both; the default.
-    convert  ///< As PyTorch's `copy_` converts: rounded to nearest even.
+    /// As PyTorch's `copy_` converts: rounded to nearest even. Not the codes of quantised weights,
+    /// numbers of one byte with scales beside them, which need a `dequantising_reader`.
+    convert
 };
 
 /// Options of the default planner. Names are DCP's where it has them.

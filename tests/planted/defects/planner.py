@@ -201,4 +201,7 @@ DEFECTS = [
     Defect("tied-whole-written-twice", "models/impl/full_params.ipp",
            "if (first != fqn)", "if (first != fqn && !PLANTED)",
            by="models:tied", wrong="a change under the first name of a tied weight is lost"),
+    Defect("codes-converted-as-weights", "planner/detail/load_side.hpp",
+           "if (size_of(d.stored) > 1 ||", "if (PLANTED || size_of(d.stored) > 1 ||",
+           by="load:converted", wrong="quantised weights are loaded without their scales"),
 ]

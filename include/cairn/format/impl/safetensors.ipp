@@ -226,6 +226,8 @@ CAIRN_DECL std::map<std::string, shard_place, std::less<>> sharding_info(const s
     };
     json::read(std::as_bytes(std::span(text)),
                impl::in_object([&](json::path at, const json::event& e) {
+                   if (at.size() == 2 && at[1] == "logical_fqn" && e.kind == impl::kind::text)
+                       all[at[0]].logical_fqn = std::string(e.text);
                    auto const which = at.size() < 2 ? nullptr : member(at[1]);
                    if (which == nullptr) return;
                    bool const opens = at.size() == 2 && e.kind == impl::kind::array;

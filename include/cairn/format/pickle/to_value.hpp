@@ -31,9 +31,6 @@ public:
         return convert(i, 0);
     }
 
-    /// Whether the values so far, of one tree, unfold to more than their pickle allows.
-    bool is_exhausted() const noexcept { return budget_ == 0; }
-
     /// Returns the names of the classes in a tree that are not those of plain values, e.g. `class
     /// a.B`; empty if there are none.
     static std::string unknown_classes(const tree& t) {
@@ -61,10 +58,8 @@ private:
     static constexpr int max_depth = 200;
 
     void spend(std::size_t n) {
-        if (n > budget_) {
-            budget_ = 0;
+        if (n > budget_)
             beyond_limits("shared values that expand to more than 64 times their bytes");
-        }
         budget_ -= n;
     }
 

@@ -59,7 +59,10 @@ CAIRN_DECL header read_header(const json::source& from, std::uint64_t length,
 /// What a file says of the tensor whose shard it has.
 struct shard_place {
     std::optional<index_vector> offsets{};
-    std::optional<index_vector> global_shape{};  ///< Later versions of PyTorch write it.
+    // Later versions of PyTorch write these.
+    std::optional<index_vector> global_shape{};
+    /// Of which it is a shard, if that is not its name: where a rank has several of one tensor.
+    std::optional<std::string> logical_fqn{};
 };
 /// `DCP_SHARDING_INFO` of files that PyTorch's DCP writes for each rank, by name.
 /// @throws error errc::corrupt

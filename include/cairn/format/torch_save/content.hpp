@@ -151,7 +151,7 @@ private:
             auto const v = plain(i);
             return stored_value{i, {}};
         } catch (const error& e) {
-            if (e.code() != make_error_code(errc::unsupported) || plain.is_exhausted()) throw;
+            if (e.code() != make_error_code(errc::unsupported)) throw;
             auto why = e.context().found;
             if (torch::tensor_call::is_one(t, i)) return refused{in_words(std::move(why))};
             return opaque(i, std::move(why));
@@ -163,17 +163,15 @@ private:
             torch::value_pickler nowhere;
             keys = copy(i, budget_, nowhere);
         } catch (const error& e) {
-            if (e.code() != make_error_code(errc::unsupported) || budget_.is_exhausted()) throw;
+            if (e.code() != make_error_code(errc::unsupported)) throw;
             return refused{why + " (" + e.context().found + ")"};
         }
         if (!keys.empty()) why = "a tensor inside a value";
-        for (auto const key : keys) {
-            auto const length = c_.storages.at(key).length;
-            if (length > embedded_left_)
-                pickle::beyond_limits(
-                    "storages that many values share, of more bytes than the file");
-            embedded_left_ -= length;
-        }
+        std::uint64_t embedded = 0;  // each storage once: no more than the file
+        for (auto const key : keys) embedded += c_.storages.at(key).length;
+        if (embedded > embedded_left_)
+            return refused{why + " (storages that many values share, of more bytes than the file)"};
+        embedded_left_ -= embedded;
         return stored_value{i, why.find(' ') == why.npos ? "class " + why : why};
     }
     /// Writes a value with storages that are numbered in the order in which it names them, and

@@ -12,7 +12,7 @@
 
 namespace cairn::detail {
 
-/// DCP's descriptor of its extension `ZStandard`: the item is one zstd frame.
+/// DCP's descriptor of its extension `ZStandard`: the item is zstd frames.
 inline constexpr std::string_view zstd_transform = "stream.zstd/1";
 
 /// Whether an item is compressed with zstd, and nothing else was done to it.

@@ -289,9 +289,32 @@ private:
                                .remedy = "ask for dtype_policy::convert"});
                 return false;
             }
+            if (auto const scales = scales_of(name, d); !scales.empty()) {
+                report_.dtypes.push_back(d);
+                problems_.add(errc::dtype_mismatch,
+                              {.fqn = name,
+                               .expected = "weights that can become " +
+                                           std::string(name_of(t.type)) + " as in the state",
+                               .found = std::string(name_of(stored->type)) +
+                                        " codes with scales, '" + scales + "'",
+                               .remedy = "pass a dequantising_reader, or have the state hold the "
+                                         "stored dtype"});
+                return false;
+            }
             report_.converted.push_back(d);
         }
         return true;
+    }
+
+    /// Returns the name of the scales without which numbers of one byte are no weights; empty:
+    /// there are none.
+    std::string scales_of(const std::string& name, const dtype_difference& d) const {
+        if (size_of(d.stored) > 1 || size_of(d.wanted) == 1 ||
+            info(d.wanted).kind != dtype_class::floating)
+            return {};
+        for (auto const* end : {"_scale_inv", "_scale"})
+            if (stored_->tensor(name + end) != nullptr) return name + end;
+        return {};
     }
 
     void add_value(load_plan& plan, const value_leaf& o, const std::string& name,

@@ -18,6 +18,9 @@
 #include <utility>
 #include <vector>
 
+namespace cairn::format::native {
+struct file_footer;
+}
 namespace cairn::detail {
 
 class compressed_item;
@@ -25,7 +28,8 @@ class compressed_item;
 /// What several loads of one checkpoint know together. Which payloads, of those that one checksum
 /// covers, were read whole and found right: who reads a payload piece by piece, like a conversion,
 /// then reads only the pieces. The checksums of those that are being read in order. What was read
-/// without a checksum, each item once. And a few items that are being decoded.
+/// without a checksum, each item once. The footers of files, which have 4 bytes for each 64 KiB.
+/// And a few items that are being decoded.
 ///
 /// Threads: any.
 class checked_payloads {
@@ -60,6 +64,21 @@ public:
         return unchecked_.emplace(file, offset).second;
     }
 
+    using footer_ptr = std::shared_ptr<const format::native::file_footer>;
+    /// Returns the footer of a file, which `read()` reads on the first call; others wait for that.
+    template <class F>
+    footer_ptr footer(const std::string& file, F&& read) {
+        auto const kept = [&] {
+            std::lock_guard const lock(m_);
+            auto& at = footers_[file];
+            if (!at) at = std::make_shared<known_footer>();
+            return at;
+        }();
+        std::lock_guard const lock(kept->m);
+        if (!kept->footer) kept->footer = std::forward<F>(read)();
+        return kept->footer;
+    }
+
     using decoding = std::shared_ptr<compressed_item>;
     /// Lends an item that was kept; null: there is none.
     decoding take(const std::string& file, std::uint64_t offset) {
@@ -89,9 +108,14 @@ public:
 
 private:
     using place = std::pair<std::string, std::uint64_t>;
+    struct known_footer {
+        std::mutex m{};
+        footer_ptr footer{};
+    };
     mutable std::mutex m_{};
     std::set<place> all_{}, unchecked_{};
     std::map<place, std::pair<std::uint64_t, std::uint32_t>> begun_{};
+    std::map<std::string, std::shared_ptr<known_footer>> footers_{};
     std::vector<std::pair<place, decoding>> decoding_{};  ///< The first one is the next to go.
     /// At least as many as threads that read at a time. Each has the memory of a window, usually of
     /// 2 to 8 MiB, until its last byte was read.

@@ -21,16 +21,18 @@
 
 namespace cairn::detail {
 
-/// An item that is one zstd frame, decoded front to back, and again from the beginning if bytes are
+/// An item of zstd frames, decoded front to back, and again from the beginning if bytes are
 /// wanted that were passed.
 ///
 /// Memory: that of a frame's window, of a piece, and of the item's ends.
 class compressed_item {
 public:
-    /// @param length  Of the frame.
+    /// @param length  Of the frames.
     /// @param most    Maximum number of decoded bytes.
-    compressed_item(std::uint64_t offset, std::uint64_t length, std::uint64_t most)
-        : offset_(offset), length_(length), most_(most) {}
+    /// @param beyond  Of the error if there are more.
+    compressed_item(std::uint64_t offset, std::uint64_t length, std::uint64_t most,
+                    errc beyond = errc::corrupt)
+        : offset_(offset), length_(length), most_(most), beyond_(beyond) {}
 
     /// Reads decoded bytes.
     void read(open_file& file, std::uint64_t at, std::span<std::byte> into) {
@@ -40,7 +42,7 @@ public:
         decode_all(file, into);
     }
     /// Decodes what is left.
-    /// @return The CRC-32 of the frame.
+    /// @return The CRC-32 of the frames.
     std::uint32_t finish(open_file& file) {
         byte_vector rest(static_cast<std::size_t>(piece_bytes));
         while (decode(file, rest) != 0) {
@@ -49,8 +51,8 @@ public:
         end();
         return crc;
     }
-    /// Reads all of it; the memory grows with what is decoded, whatever the frame says.
-    /// @param crc  Set to the CRC-32 of the frame.
+    /// Reads all of it; the memory grows with what is decoded, whatever a frame says.
+    /// @param crc  Set to the CRC-32 of the frames.
     byte_vector whole(open_file& file, std::uint32_t& crc) {
         // Weights are compressed to little less than they are; more than this grows as needed.
         constexpr std::uint64_t usual_ratio = 8;
@@ -69,7 +71,7 @@ public:
         return item;
     }
     /// Finds the elements of a tensor, which the end of its item says. The first call decodes it.
-    /// @param crc  Set by this to the CRC-32 of the frame.
+    /// @param crc  Set by this to the CRC-32 of the frames.
     const format::torch::parsed_tensor& parsed(open_file& file, std::uint32_t& crc) {
         if (parsed_) return *parsed_;
         byte_vector head, tail, piece(static_cast<std::size_t>(piece_bytes));
@@ -98,7 +100,7 @@ public:
     }
 
     /// Whether it holds nothing but what was parsed: the next read begins at the first byte.
-    bool has_ended() const noexcept { return !frame_; }
+    bool has_ended() const noexcept { return !frames_; }
 
 private:
     static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
@@ -115,7 +117,7 @@ private:
 
     /// Gives the memory back; what is decoded next is the first byte.
     void end() {
-        frame_.reset();
+        frames_.reset();
         compressed_ = {};
         left_ = {};
         taken_ = at_ = 0;
@@ -127,11 +129,13 @@ private:
                                         .found = "one of " + counted(at_, "byte")});
     }
     /// Decodes the next bytes.
-    /// @return How many; fewer than wanted: the frame has ended.
+    /// @return How many; fewer than wanted: the last frame has ended.
     std::size_t decode(open_file& file, std::span<std::byte> into) {
-        if (!frame_) frame_.emplace(most_);
+        if (!frames_) frames_.emplace(most_, beyond_);
         std::size_t done = 0;
-        while (done != into.size() && !frame_->has_ended()) {
+        while (done != into.size()) {
+            bool const all_taken = left_.empty() && taken_ == length_;
+            if (all_taken && frames_->has_ended()) break;
             if (left_.empty() && taken_ != length_) {
                 compressed_.resize(
                     static_cast<std::size_t>(std::min(piece_bytes, length_ - taken_)));
@@ -140,21 +144,20 @@ private:
                 taken_ += compressed_.size();
                 left_ = compressed_;
             }
-            bool const last = left_.empty();
-            auto const n = frame_->decode(left_, into.subspan(done));
-            if (n == 0 && last) frame_->check_end();
+            auto const n = frames_->decode(left_, into.subspan(done));
+            if (n == 0 && all_taken) frames_->check_end();
             done += n;
         }
-        if (frame_->has_ended() && taken_ != length_) frame_->refuse_more(length_ - taken_);
         at_ += done;
         return done;
     }
 
     std::uint64_t offset_, length_, most_;
-    std::optional<format::zstd::decoder> frame_{};
+    errc beyond_;
+    std::optional<format::zstd::decoder> frames_{};
     byte_vector compressed_{};
     byte_span left_{};         ///< Of these, what the decoder has not taken.
-    std::uint64_t taken_ = 0;  ///< Bytes of the frame that were read.
+    std::uint64_t taken_ = 0;  ///< Bytes of the frames that were read.
     std::uint32_t crc_ = 0;    ///< Of these.
     std::uint64_t at_ = 0;     ///< Bytes that were decoded.
     std::optional<format::torch::parsed_tensor> parsed_{};

@@ -29,6 +29,7 @@ struct placed_item {
     /// alone would take kilobytes for each item of a plan.
     std::optional<format::torch::tensor_spec> tensor{};
     std::vector<std::byte> value{};  ///< The whole item, for values.
+    bool compressed = false;         ///< Set by `item_compressor::lay_out`.
 };
 
 /// One data file: its items in order, then a footer.

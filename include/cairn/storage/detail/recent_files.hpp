@@ -17,7 +17,7 @@
 namespace cairn::detail {
 
 /// The files that were read last, which stay open; see `storage_setup::in_pieces`. Few, because
-/// what they know of their content takes memory. Not thread-safe.
+/// each thread has them, and a process may not have many open. Not thread-safe.
 class recent_files {
 public:
     /// Returns the file of this name, which `open()` opens if it is none of the last ones.

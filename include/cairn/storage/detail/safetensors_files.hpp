@@ -54,8 +54,9 @@ public:
                                         : format::safetensors::sharding_info(info->second);
                 for (auto const& t : all[i].tensors) {
                     auto const shard = shards.find(t.name);
-                    bool const is_one = shard != shards.end() && shard->second.offsets;
-                    add(names[i], t, is_one ? &shard->second : nullptr, crcs);
+                    auto const* const told = shard != shards.end() ? &shard->second : nullptr;
+                    add(names[i], told && told->logical_fqn ? *told->logical_fqn : t.name, t,
+                        told && told->offsets ? told : nullptr, crcs);
                 }
             });
         }
@@ -78,7 +79,7 @@ public:
                 naming(place_, "", names[i],
                        [&] { crcs = format::safetensors::checksums_in(all[i].text); });
             for (auto const& t : all[i].tensors)
-                if (map->places(t.name, names[i])) add(names[i], t, nullptr, crcs);
+                if (map->places(t.name, names[i])) add(names[i], t.name, t, nullptr, crcs);
         }
         for (auto const& [fqn, file] : map->file_of)
             if (!meta_.entries.contains(fqn)) map->refuse_without(place_, fqn);
@@ -169,14 +170,15 @@ private:
         if (s.starts_with("PK\003\004")) refuse("a zip, as torch.save writes it", "name it .pt");
     }
 
+    /// @param fqn     Of the tensor that it is, or is a shard of.
     /// @param placed  Of the shard that it is, with offsets; null: it is the whole tensor.
     /// @param crcs    Where cairn has written them.
-    void add(const std::string& file, const format::safetensors::tensor& t,
+    void add(const std::string& file, const std::string& fqn, const format::safetensors::tensor& t,
              const shard_place* placed, const format::safetensors::tensor_crcs& crcs) {
         box region{index_vector(t.shape.size(), 0), t.shape};
         if (placed != nullptr) region.offsets = *placed->offsets;
         auto const refuse = [&](std::string expected, std::string found) {
-            throw error(errc::corrupt, {.fqn = t.name,
+            throw error(errc::corrupt, {.fqn = fqn,
                                         .file = place_.describe(file),
                                         .expected = std::move(expected),
                                         .found = std::move(found)});
@@ -184,16 +186,16 @@ private:
         if (region.offsets.size() != t.shape.size())
             refuse("an offset for each dimension of shape " + to_string(t.shape),
                    to_string(region.offsets));
-        auto const [at, fresh] = meta_.entries.try_emplace(t.name, tensor_metadata());
+        auto const [at, fresh] = meta_.entries.try_emplace(fqn, tensor_metadata());
         auto& known = std::get<tensor_metadata>(at->second);
         if (fresh) {
             known.type = t.type;
             known.shape = index_vector(t.shape.size(), 0);
             known.chunks = chunk_list(names_, t.shape.size());
-            if (!t.stored_as.empty()) meta_.stored_as[t.name] = t.stored_as;
-            whole_[t.name] = placed == nullptr ? &file : nullptr;
-        } else if (placed == nullptr || whole_[t.name] != nullptr) {
-            auto const* const other = whole_[t.name];
+            if (!t.stored_as.empty()) meta_.stored_as[fqn] = t.stored_as;
+            whole_[fqn] = placed == nullptr ? &file : nullptr;
+        } else if (placed == nullptr || whole_[fqn] != nullptr) {
+            auto const* const other = whole_[fqn];
             refuse("each tensor in one file, because DCP_SHARDING_INFO does not place it",
                    other == nullptr || *other == file
                        ? std::string("a second one")
@@ -210,7 +212,7 @@ private:
             refuse("a global shape of " + std::to_string(t.shape.size()) + " dimensions",
                    to_string(*whole));
         if (whole != nullptr) {
-            auto const [told, first] = told_.try_emplace(t.name, *whole, &file);
+            auto const [told, first] = told_.try_emplace(fqn, *whole, &file);
             if (told->second.first != *whole)
                 refuse("a tensor of shape " + to_string(told->second.first) + ", as '" +
                            place_.describe(*told->second.second) + "' says",

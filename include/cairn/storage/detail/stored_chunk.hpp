@@ -32,37 +32,45 @@
 
 namespace cairn::detail {
 
+/// Reads the footer of a file that cairn wrote.
+inline format::native::file_footer read_footer(open_file& file, const std::string& save_id) {
+    auto const size = file.size();
+    auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
+                                                     ? read_for_footer
+                                                     : format::native::footer_tail_bytes);
+    auto end = file.bytes(size - n, n);
+    std::array<std::byte, format::native::footer_tail_bytes> tail{};
+    if (end.size() >= tail.size())
+        std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(), tail.begin());
+    std::uint64_t const length = format::native::footer_length(tail);
+    if (!format::native::is_possible_footer(length, size)) {
+        throw error(errc::corrupt, {.file = file.described(),
+                                    .expected = "a footer, because cairn wrote this checkpoint",
+                                    .found = "none",
+                                    .remedy = "the file is truncated or is not the one that "
+                                              "the metadata names"});
+    }
+    if (length > end.size()) end = file.bytes(size - length, length);
+    auto f = format::native::decode_footer(byte_span(end).last(static_cast<std::size_t>(length)));
+    if (f.save_id != save_id) {
+        throw error(errc::foreign_file, {.file = file.described(),
+                                         .expected = "a file of save " + save_id,
+                                         .found = "a file of save " + f.save_id,
+                                         .remedy = "put the checkpoint's own file back"});
+    }
+    return f;
+}
 /// Returns the footer of a file that cairn wrote, which must belong to the save that the metadata
-/// names. It is read and checked once for each open file.
+/// names. It is read and checked once for each open file, and where several loads know something
+/// together, once for all of these.
 inline const format::native::file_footer& footer_of(open_file& file, const std::string& save_id) {
-    return file.once<format::native::file_footer>([&] {
-        auto const size = file.size();
-        auto const n = std::min<std::uint64_t>(size, file.read_size() > usual_read_size
-                                                         ? read_for_footer
-                                                         : format::native::footer_tail_bytes);
-        auto end = file.bytes(size - n, n);
-        std::array<std::byte, format::native::footer_tail_bytes> tail{};
-        if (end.size() >= tail.size())
-            std::copy(end.end() - static_cast<std::ptrdiff_t>(tail.size()), end.end(),
-                      tail.begin());
-        std::uint64_t const length = format::native::footer_length(tail);
-        if (!format::native::is_possible_footer(length, size)) {
-            throw error(errc::corrupt, {.file = file.described(),
-                                        .expected = "a footer, because cairn wrote this checkpoint",
-                                        .found = "none",
-                                        .remedy = "the file is truncated or is not the one that "
-                                                  "the metadata names"});
-        }
-        if (length > end.size()) end = file.bytes(size - length, length);
-        auto f =
-            format::native::decode_footer(byte_span(end).last(static_cast<std::size_t>(length)));
-        if (f.save_id != save_id) {
-            throw error(errc::foreign_file, {.file = file.described(),
-                                             .expected = "a file of save " + save_id,
-                                             .found = "a file of save " + f.save_id,
-                                             .remedy = "put the checkpoint's own file back"});
-        }
-        return f;
+    using footer = format::native::file_footer;
+    return *file.once<std::shared_ptr<const footer>>([&] {
+        auto const read = [&] {
+            return std::make_shared<const footer>(read_footer(file, save_id));
+        };
+        return file.together() != nullptr ? file.together()->footer(file.described(), read)
+                                          : read();
     });
 }
 
@@ -86,22 +94,37 @@ inline void check_within(const open_file& file, const std::string& fqn,
 /// Reads an item whole, and decodes it if it is compressed.
 /// @param save_id  Of the metadata, if cairn wrote it.
 /// @param most     Maximum size of an item that is decoded.
+/// @param beyond   Of the error if it is larger.
 /// @throws error also errc::unsupported for a transform that cairn does not know
 inline byte_vector whole_item(open_file& file, const std::string& fqn, const storage_location& at,
-                              const std::string& save_id, std::uint64_t most) {
+                              const std::string& save_id, std::uint64_t most, errc beyond) {
     bool const compressed = is_compressed(at.transforms);
     check_within(file, fqn, at);
     if (at.layout) (void)footer_of(file, save_id);
     std::uint32_t crc = 0;
     byte_vector item;
     if (compressed) {
-        item = compressed_item(at.offset, at.length, most).whole(file, crc);
+        item = compressed_item(at.offset, at.length, most, beyond).whole(file, crc);
     } else {
         item = file.bytes(at.offset, at.length);
         if (at.layout) crc = format::crc32(item);
     }
     if (at.layout && crc != at.layout->item_crc) bad_item(file, fqn);
     return item;
+}
+
+/// Reads the item of a value. Nothing but a limit of cairn's says how large its content may be, so
+/// that an item beyond it may be intact.
+inline byte_vector whole_value(open_file& file, const std::string& fqn, const storage_location& at,
+                               const std::string& save_id) {
+    try {
+        return whole_item(file, fqn, at, save_id, most_value_bytes(at.length), errc::unsupported);
+    } catch (const error& e) {
+        if (e.code() == make_error_code(errc::unsupported) && at.layout &&
+            format::crc32(file.bytes(at.offset, at.length)) != at.layout->item_crc)
+            bad_item(file, fqn);
+        throw;
+    }
 }
 
 /// An item of PyTorch's whose structure is read in two reads, one at its beginning and one at its
@@ -272,7 +295,7 @@ inline payload find_payload(open_file& file, const std::string& fqn, const tenso
             find_decoded(p, file, fqn, c.at, known, most);
             return p;
         }
-        auto item = whole_item(file, fqn, c.at, save_id, most);
+        auto item = whole_item(file, fqn, c.at, save_id, most, errc::corrupt);
         auto const first = parse(format::torch::reading(item), item.size());
         if (!fits_in(first, p.length, item.size()))
             throw wrong_item(file, fqn, "a payload within its item", "one beyond its end");

@@ -243,8 +243,8 @@ class item_compressor {
 public:
     explicit item_compressor(int level) : encoder_(level) {}
 
-    /// Computes the offsets and lengths of a file's items, by compressing them. Until then they are
-    /// those of other items.
+    /// Computes the offsets and lengths of a file's items, by compressing them, except for values
+    /// that a reader would not decode. Until then they are those of other items.
     /// @param heed  Called often, as long as it takes; may throw.
     template <class Heed>
     void lay_out(placed_file& f, std::span<const item_data> data, const Heed& heed) {
@@ -257,9 +257,11 @@ public:
         for (std::size_t k = 0; k < f.items.size(); ++k) {
             auto& at = f.footer.items[k];
             at.offset = end;
-            (void)append(f.items[k], data, out);
-            at.length = length_;
-            end += length_;
+            auto& p = f.items[k];
+            (void)append(p, data, out);
+            p.compressed = p.value.size() <= most_value_bytes(length_);
+            at.length = p.compressed ? length_ : p.value.size();
+            end += at.length;
         }
         f.size = end + format::native::encode_footer(f.footer).size();
     }
@@ -284,7 +286,7 @@ public:
         layout.item_crc = crc;
         return layout;
     }
-    /// Returns the length of the item that was appended last.
+    /// Returns the length of the item that was compressed last.
     std::uint64_t length() const noexcept { return length_; }
 
 private:
@@ -297,7 +299,7 @@ private:
 /// @param f           Its footer gets the checksums.
 /// @param results     Of all items of the plan; those of this file are set.
 /// @param released    Called with each item whose data will not be used again.
-/// @param compressor  Has laid the file out; null: its items are not compressed.
+/// @param compressor  Has laid the file out; null: none of its items is compressed.
 template <class Out, class Released>
 void write_file(Out& out, placed_file& f, std::span<const item_data> data,
                 std::span<write_result> results, const Released& released,
@@ -308,7 +310,7 @@ void write_file(Out& out, placed_file& f, std::span<const item_data> data,
         auto& at = f.footer.items[k];
         out.pad_to(at.offset);
         storage_location where{f.name, at.offset, at.length, {}, {}};
-        if (compressor == nullptr) {
+        if (!p.compressed) {
             where.layout = maker.append(p, data, at.block_crcs, out);
         } else {
             where.layout = compressor->append(p, data, out);

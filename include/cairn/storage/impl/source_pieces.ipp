@@ -103,8 +103,12 @@ CAIRN_DECL void source_pieces::read(const std::string& fqn, const box& region, d
 CAIRN_DECL bool source_pieces::is_scattered(const std::string& fqn) const {
     if (mapped_ && mapped_->permutes(fqn)) return true;
     auto const& chunks = meta_.tensor(fqn)->chunks;
-    return meta_.format == checkpoint_format::torch_save && is_as_stored(fqn) &&
-           chunks.size() == 1 && !chunks.row_of(0).is_divisible();
+    if (!is_as_stored(fqn) || chunks.empty()) return false;
+    auto const& first = chunks.row_of(0);
+    if (meta_.format == checkpoint_format::torch_save)
+        return chunks.size() == 1 && !first.is_divisible();
+    // Or compressed: that is decoded from front to end.
+    return first.has_layout && first.unusual && chunks.location(0).transforms.empty();
 }
 
 /// Reads many pieces at once.

@@ -6,7 +6,6 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/torch/item.hpp>
 #include <cairn/metadata/check.hpp>
-#include <cairn/metadata/detail/transforms.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/chunk_reader.hpp>
 #include <cairn/storage/concepts.hpp>
@@ -126,8 +125,7 @@ struct torch_reader::state {
         return chunks.checksum(fqn, chunk);
     }
     value read_value(open_file& file, const std::string& fqn, const storage_location& at) {
-        auto const bytes =
-            detail::whole_item(file, fqn, at, meta->save_id, detail::most_value_bytes(at.length));
+        auto const bytes = detail::whole_value(file, fqn, at, meta->save_id);
         bool checked = false;
         auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) chunks.notes().note_item(file.described());
