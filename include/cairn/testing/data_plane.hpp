@@ -96,6 +96,7 @@ void check_cancelled_plane(Plane& p) {
 template <DataPlane Plane, class Sync>
 void check_late_root(Plane& p, Sync sync,
                      std::chrono::milliseconds patience = std::chrono::seconds(5)) {
+    detail::meet(p);  // a first broadcast may connect the ranks
     int const late = p.size() - 1;
     std::string why;
     if (p.rank() != late)
