@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A view that cannot be copied may own its elements, which would be borrowed and end with it.
+// expect: a view that may own its elements
+#include <cairn/state/state_dict.hpp>
+
+#include <ranges>
+#include <utility>
+#include <vector>
+
+struct tensors : std::ranges::view_base {
+    tensors() = default;
+    tensors(tensors&&) = default;
+    tensors& operator=(tensors&&) = default;
+    auto begin() { return all.begin(); }
+    auto end() { return all.end(); }
+
+    std::vector<std::vector<float>> all{};
+};
+
+cairn::state_dict f(tensors& t) {
+#ifdef BASELINE
+    return {{"experts", t}};
+#else
+    return {{"experts", std::move(t)}};
+#endif
+}
