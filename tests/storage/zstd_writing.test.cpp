@@ -315,6 +315,22 @@ BOOST_AUTO_TEST_CASE(a_value_that_no_load_would_decode_is_stored_uncompressed) {
     BOOST_TEST((a == cairn::value(1) && z == cairn::value(2)));
 }
 
+/// As the state of an optimizer before its first step.
+BOOST_AUTO_TEST_CASE(a_tree_may_have_zeros_of_which_little_is_stored) {
+    std::vector<float> zeros(std::size_t{2} << 20);
+    cairn::memory_store memory;
+    (void)cairn::save(cairn::state_dict{{"w", zeros}}, "c",
+                      cairn::torch_writer(memory, at_level(3)));
+    auto const tree = cairn::load_tree("c", {}, memory);
+    BOOST_TEST((tree.at("w").as_tensor().global_shape == cairn::index_vector{2 << 20}));
+    auto by_torch = crafted(memory, "c");
+    by_torch.set_pickle(by_torch.metadata());
+    BOOST_CHECK_EXCEPTION((void)cairn::load_tree("c", {}, by_torch.store("c")), cairn::error,
+                          [](const cairn::error& e) {
+                              return e.code() == cairn::make_error_code(errc::unsupported);
+                          });
+}
+
 BOOST_AUTO_TEST_CASE(levels_that_libzstd_lacks_are_refused) {
     for (int const level : {23, -200'000})
         BOOST_CHECK_EXCEPTION((void)saved(at_level(level)), cairn::error,

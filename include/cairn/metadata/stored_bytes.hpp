@@ -17,12 +17,14 @@ namespace cairn {
 ///
 /// A tied weight is stored once for several tensors, and a broadcast one (a stride of 0, which
 /// PyTorch can store though DCP does not) takes fewer bytes than its shape. Tensors may therefore
-/// have 64 times the stored bytes plus 1 MiB. Items in files of unknown size are not checked: those
-/// come from a reader that knows more. Nor are tensors whose chunks have no file: a mapping makes
-/// them of stored tensors, which are checked themselves.
+/// have 64 times the stored bytes plus 1 MiB. Of items that cairn has compressed, the bytes before
+/// that count. Items in files of unknown size are not checked: those come from a reader that knows
+/// more. Nor are tensors whose chunks have no file: a mapping makes them of stored tensors, which
+/// are checked themselves.
 /// @param wanted  By key: whether memory will be allocated for the tensor.
-/// @throws error errc::corrupt naming the tensor that lacks the most bytes; errc::missing_file
-/// naming a file that is missing
+/// @throws error errc::corrupt naming the tensor that lacks the most bytes, or errc::unsupported if
+/// there are compressed items whose size before that is not known; errc::missing_file naming a file
+/// that is missing
 CAIRN_DECL void check_stored_bytes(const metadata& m,
                                    const std::function<bool(std::string_view)>& wanted);
 

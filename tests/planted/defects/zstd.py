@@ -52,4 +52,7 @@ DEFECTS = [
            "if (is_zstd(transforms)) return true;",
            "if (PLANTED || is_zstd(transforms)) return true;",
            by="storage:zstd_items", wrong="what is encrypted is called a damaged frame"),
+    Defect("compressed-zeros-taken-for-damage", "metadata/impl/stored_bytes.ipp",
+           "if (c->at.layout && !m.save_id", "if (c->at.layout && !PLANTED && !m.save_id",
+           by="storage:zstd_writing", wrong="what is mostly zeros is not converted"),
 ]
