@@ -60,7 +60,7 @@ struct convert_options {
 
 struct convert_report {
     save_report saved{};
-    /// What this rank has read without a checksum, one line each.
+    /// What this rank has read without a checksum, as in a @ref load_report.
     std::vector<std::string> unverified{};
     /// Stored names that were left out: tensors of which this version does not know how they are
     /// stored, and what a mapping does not use while it makes something else under that name.

@@ -39,10 +39,10 @@ struct load_report {
     std::vector<dtype_difference> converted{};  ///< Converted, as requested.
     std::vector<std::string> kinds{};           ///< A tensor in one, a value in the other.
     std::vector<std::string> read_only{};       ///< Wanted into const memory.
-    /// Data without a checksum, one line each: PyTorch's `.metadata` has none, nor do some of its
-    /// items. For checkpoints that cairn wrote checksums cover every byte that was read. Also lists
-    /// values that are kept as they are stored, and tensors of dtypes that this version does not
-    /// know.
+    /// Data without a checksum, a line for each reason, with the first names: PyTorch's `.metadata`
+    /// has none, nor do some of its items. For checkpoints that cairn wrote checksums cover every
+    /// byte that was read. Also lists values that are kept as they are stored, and tensors of
+    /// dtypes that this version does not know.
     std::vector<std::string> unverified{};
     read_once_report read_once{};
     /// Other warnings, one line each.

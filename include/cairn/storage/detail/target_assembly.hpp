@@ -50,8 +50,8 @@ public:
           in_order_(in_order) {}
 
     /// Returns the CRC-32 of each tensor.
-    /// @throws error errc::corrupt for a side file that is not as its rank wrote it, and for
-    /// elements that no rank wrote
+    /// @throws error errc::corrupt for a side file that is not what its rank wrote, and for
+    /// elements that no rank wrote; errc::checksum_mismatch for bytes in one that have changed
     tensor_crcs complete(const put_bytes& put) {
         sides_.resize(plans_.size());
         for_each_in_parallel(threads_, plans_.size(), [&](std::size_t rank) {
@@ -193,12 +193,14 @@ private:
         item.found = format::crc32(b, item.found);
         item.left -= b.size();
         if (item.left != 0 || item.found == item.wanted) return;
-        throw error(errc::corrupt, {.rank = static_cast<int>(rank),
-                                    .fqn = plans_[rank].items[i].fqn,
-                                    .file = aside_.describe(side_layout::name(rank)),
-                                    .expected = "the bytes that this rank has put aside",
-                                    .found = "others: their checksum differs",
-                                    .remedy = "save again; look for what changes files there"});
+        throw error(errc::checksum_mismatch,
+                    {.rank = static_cast<int>(rank),
+                     .fqn = plans_[rank].items[i].fqn,
+                     .file = aside_.describe(side_layout::name(rank)),
+                     .expected = "the bytes that this rank has put aside",
+                     .found = "others: their checksum differs",
+                     .remedy = "do not change tensors while they are saved; otherwise save again, "
+                               "and look for what changes files there"});
     }
     error bad_side(std::size_t rank, const std::string& name, std::string expected,
                    std::string found) {

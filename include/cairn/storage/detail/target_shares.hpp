@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -78,7 +79,9 @@ struct rank_share {
         for (auto const& plan : locals) {
             auto const& told = plan.storage_data;
             std::uint64_t size = long_run;
-            (void)std::from_chars(told.data(), told.data() + told.size(), size);
+            auto const* const end = told.data() + told.size();
+            bool const whole = std::from_chars(told.data(), end, size).ptr == end;
+            if (!whole || !std::has_single_bit(size)) size = long_run;  // others added something
             largest = std::max(largest, size);
         }
         return std::min(largest, long_run);

@@ -52,9 +52,7 @@ CAIRN_DECL source_pieces::source_pieces(const any_store& store, checkpoint_id id
         meta_ = mapped_->shown();
     }
     in_any_order_.idle.push_back(std::make_unique<reader>(std::move(first), mapped_));
-    auto setup = in_any_order_.setup;
-    setup.coordinator = announce;
-    in_any_order_.idle.back()->get().set_up_reader(meta_, setup);
+    in_any_order_.idle.back()->get().set_up_reader(meta_, in_any_order_.setup);
     reader_count_ = 1;
 }
 
