@@ -293,6 +293,26 @@ BOOST_AUTO_TEST_CASE(values_that_are_shared_do_not_unfold_without_end) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_value_with_a_str_that_python_3_does_not_read_is_refused_by_name) {
+    for (std::string const text : {"a\xff", "\xc3\xa4"}) {
+        pickled p;
+        p.begin_dict();
+        p.key("odd");
+        p.w.global("mine", "Thing");
+        p.w.string(text);
+        p.w.op(0x85);
+        p.w.op('R');
+        p.end_dict();
+        opened const o(p.zip({}));
+        auto const& what = o.all.entries().at("odd").what;
+        if (text != "a\xff")
+            BOOST_TEST(o.at("odd").is<cairn::value::opaque_t>());
+        else
+            BOOST_TEST(std::get<ts::refused>(what).why ==
+                       "mine.Thing (a str of Python 2 that is not UTF-8)");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_list_that_many_names_share_is_not_scanned_for_each) {
     pickled p;
     p.w.op(']');

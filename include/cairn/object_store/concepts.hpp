@@ -82,8 +82,9 @@ struct object_info {
 ///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
 /// - *A last look*: where `publish` takes time before the step that replaces the object, e.g. to
 ///   write and sync a temporary file, an optional `s.publish(name, bytes, if_match, look)`, with a
-///   `std::function<void()>`, calls `look` immediately before that step. What it throws is passed
-///   on, and nothing has changed. Without this member, a save looks before it calls `publish`.
+///   `std::function<void()>`, calls `look` immediately before that step. It calls `tag` and
+///   `open` of the store. What it throws is passed on, and nothing has changed. Without this
+///   member, a save looks before it calls `publish`.
 /// - *Conditions* that only some servers heed may be tried by an optional member,
 ///   `s.prepare_publish(name)`: when a save begins, so that nothing is between its last look at
 ///   whether its place is still its own and the `publish` of `.metadata`. What a trial may leave is

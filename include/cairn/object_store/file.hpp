@@ -111,9 +111,10 @@ public:
 
     /// Writes a temporary file beside it and renames that. Publishers on one machine are serialized
     /// by a lock on the directory, so that of those that match one tag exactly one succeeds; on
-    /// file systems without such locks, the tag is still compared immediately before the rename,
-    /// and there is a warning.
+    /// file systems without such locks, the tag is still compared just before the last look and
+    /// the rename, and there is a warning.
     /// @param look  Called immediately before the rename; may throw.
+    /// @throws error errc::outcome_unknown if the rename failed and may yet have an effect
     void publish(std::string_view name, byte_span b, std::optional<object_tag> if_match,
                  const std::function<void()>& look = {});
 

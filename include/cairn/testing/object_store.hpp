@@ -222,6 +222,14 @@ public:
             std::function<void()> const look = [] { throw error(errc::cancelled, {}); };
             expect_error(errc::cancelled, "publish must pass on what its last look throws",
                          [&] { s.publish("m", pattern(7), std::nullopt, look); });
+            bool looked = false;
+            std::function<void()> const ask = [&] {
+                looked = true;
+                expect_content(s, "m", pattern(6));
+                expect(!s.tag("m").text.empty(), "a last look finds no object");
+            };
+            s.publish("m", pattern(6), s.tag("m"), ask);
+            expect(looked, "publish must call its last look");
         }
         expect_content(s, "m", pattern(6));
         auto const before = s.tag("m");

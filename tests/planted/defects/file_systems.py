@@ -123,8 +123,8 @@ DEFECTS = [
            "e == 0 || (e == ENOENT &&", "e == 0 || (e == ENOENT && !PLANTED &&",
            by="object_store:file", wrong="a save fails when its NFS server is replaced"),
     Defect("late-renames-are-failures", REPLACE,
-           "if (!refused && retry_interrupted(remove) != 0",
-           "if (!refused && !PLANTED && retry_interrupted(remove) != 0",
+           "if (retry_interrupted(remove) == 0 || e == EROFS)",
+           "if (PLANTED || retry_interrupted(remove) == 0 || e == EROFS)",
            by="system_calls:limited_file_systems",
            wrong="the files of a checkpoint whose rename comes late are removed"),
 ]

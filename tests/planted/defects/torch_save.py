@@ -163,4 +163,8 @@ DEFECTS = [
            "!Format::keeps_values || std::ranges::none_of(plans_, has_values);",
            "!Format::keeps_values || (!PLANTED && std::ranges::none_of(plans_, has_values));",
            by="storage:torch_save_writing", wrong="weights of other ranks are written twice"),
+    Defect("copies-that-python-does-not-load", "format/pickle/copy.hpp",
+           "if (cairn::detail::find_not_str(s) != s.npos)",
+           "if (!PLANTED && cairn::detail::find_not_str(s) != s.npos)",
+           by="format:hostile_torch_save", wrong="a converted file cannot be loaded by Python"),
 ]

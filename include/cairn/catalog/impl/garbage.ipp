@@ -148,13 +148,18 @@ inline void collect_working_places(any_store& place, const std::string& prefix, 
                                    garbage_report& report) {
     std::optional<storage_clock<any_store>> clock;
     std::int64_t now = 0;
-    for (auto& found : working_places(place)) {
+    auto const places = working_places(place);
+    try {
+        if (!dry_run && !places.empty()) {
+            clock.emplace(place);
+            now = modification_times(place.list()).of(clock->name());
+        }
+    } catch (const error&) {
+        // Without it, e.g. on a full disk, those whose process has certainly ended still go.
+    }
+    for (auto found : places) {
         auto const name = prefix + terminal_text(found.name) + "/";
         try {
-            if (!dry_run && !clock) {
-                clock.emplace(place);
-                now = modification_times(place.list()).of(clock->name());
-            }
             std::size_t files = 0;
             std::uint64_t bytes = 0;
             auto tree = place.at(found.name);

@@ -2,6 +2,7 @@
 #ifndef CAIRN_FORMAT_PICKLE_COPY_HPP
 #define CAIRN_FORMAT_PICKLE_COPY_HPP
 
+#include <cairn/detail/utf8.hpp>
 #include <cairn/format/pickle/tree.hpp>
 #include <cairn/format/pickle/writer.hpp>
 #include <cairn/format/unfolding.hpp>
@@ -48,7 +49,14 @@ private:
                 return w_.big({reinterpret_cast<const std::uint8_t*>(s.data()), s.size()});
             }
             case node_kind::real: return w_.real(std::bit_cast<double>(t_.number(i)));
-            case node_kind::string: w_.string(text(i)); break;
+            case node_kind::string: {
+                auto const s = text(i);
+                // Python 2 has others, which Python 3 reads only by an opcode that says so.
+                if (cairn::detail::find_not_str(s) != s.npos)
+                    beyond_limits("a str of Python 2 that is not UTF-8");
+                w_.string(s);
+                break;
+            }
             case node_kind::bytes: w_.bytes(text(i)); break;
             case node_kind::list:
                 w_.op(']');

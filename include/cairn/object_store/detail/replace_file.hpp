@@ -103,6 +103,9 @@ public:
     void remove_stale() const { remove_stale_temporaries(directory_, written_.st_mtim.tv_sec); }
 
 private:
+    /// Whether the rename has happened, although it found no source.
+    bool is_in_place(const std::string& file) const;
+
     std::string directory_, name_;
     live_temporary live_{name_};
     std::string path_;

@@ -8,6 +8,7 @@
 #include <cairn/object_store/detail/posix_file.hpp>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>

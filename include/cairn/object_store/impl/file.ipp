@@ -270,6 +270,7 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
     auto const replace = [&] {
         detail::temporary_file temporary(directory);
         temporary.write(b, options_.sync_files, must_sync_);
+        temporary.remove_stale();
         // Only now: others wait for the lock for a limited time, and a sync may take longer.
         detail::directory_lock const lock(directory);
         if (!lock.held())
@@ -278,7 +279,6 @@ CAIRN_DECL void file_store::publish(std::string_view name, byte_span b,
                 "'" + directory + "' cannot be locked (" + detail::system_text(lock.refusal()) +
                     "): of two jobs that save to one place at the same moment both may be told "
                     "that they have succeeded, so only one job may save there");
-        temporary.remove_stale();
         auto const there = if_match ? tag(name) : object_tag();
         if (if_match && there != *if_match) throw impl::replaced(file, *if_match, there);
         if (look) look();

@@ -115,26 +115,31 @@ CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable
 }
 
 CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
-    int const e = ::rename(path_.c_str(), file.c_str()) == 0 ? 0 : errno;
-    struct ::stat s {};
-    // A network file system may repeat a rename whose answer was lost, and then find no source.
-    renamed_ =
-        e == 0 || (e == ENOENT && ::stat(file.c_str(), &s) == 0 && is_same_file(s, written_) &&
-                   nanoseconds(s.st_mtim) == nanoseconds(written_.st_mtim));
+    auto const rename = [&] { return ::rename(path_.c_str(), file.c_str()); };
+    int const e = retry_interrupted(rename) == 0 ? 0 : errno;
+    renamed_ = e == 0 || (e == ENOENT && is_in_place(file));
     if (renamed_) return;
-    // A server whose answer is late may still carry it out, unless the source is gone.
-    bool const refused = e == EACCES || e == EPERM || e == EROFS;
+    // A server whose answer is late may still carry it out, unless this has removed the source.
     auto const remove = [&] { return ::unlink(path_.c_str()); };
-    if (!refused && retry_interrupted(remove) != 0 && errno != ENOENT)
-        throw error(errc::outcome_unknown,
-                    {.file = file,
-                     .expected = "the temporary file '" + name_ + "' renamed to it, or removed",
-                     .found = "neither: " + system_text(e)});
-    if (e != ENOENT || ::stat(directory_.c_str(), &s) != 0) fail(e, file, "cannot rename to it");
-    throw error(errc::io, {.file = file,
-                           .expected = "the temporary file '" + name_ + "' beside it",
-                           .found = "none: another process has removed it",
-                           .remedy = "save again"});
+    if (retry_interrupted(remove) == 0 || e == EROFS) fail(e, file, "cannot rename to it");
+    throw error(errc::outcome_unknown,
+                {.file = file,
+                 .expected = "the temporary file '" + name_ + "' renamed to it, or removed",
+                 .found = e == ENOENT ? "none: another process has removed it, or a server has "
+                                        "renamed it and its answer was lost"
+                                      : "neither: " + system_text(e)});
+}
+// A network file system may repeat a rename whose answer was lost, and then find no source.
+CAIRN_DECL bool temporary_file::is_in_place(const std::string& file) const {
+    try {
+        // A host that changes a directory asks the server for its names again.
+        temporary_file const change(directory_);
+    } catch (const error&) {
+        return false;
+    }
+    struct ::stat s {};
+    return ::stat(file.c_str(), &s) == 0 && is_same_file(s, written_) &&
+           nanoseconds(s.st_mtim) == nanoseconds(written_.st_mtim);
 }
 
 CAIRN_DECL std::vector<found_temporary> temporaries_in(const std::string& directory) {
