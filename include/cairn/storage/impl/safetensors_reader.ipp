@@ -147,7 +147,7 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
         notes().note(
             "shards of ranks: where they do not say how large a tensor is, it ends with the last "
             "shard that is there, so nothing tells whether files of the last ranks are missing");
-    for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
+    detail::note_unsupported(notes(), m);
     detail::note_missing_elements(notes(), m);
     if (m.is_file) detail::note_other_shards(notes(), detail::split_id(id_).name);
 }
