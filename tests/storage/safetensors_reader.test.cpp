@@ -78,6 +78,15 @@ BOOST_AUTO_TEST_CASE(an_index_decides_and_other_files_are_ignored) {
     BOOST_TEST(loaded(store, "m", "a", 2) == "1");
     BOOST_TEST(loaded(store, "m", "b", 2) == "2");
     BOOST_TEST(loaded(store, "m/model.safetensors", "a", 2) == "3");
+    auto const notes = [&] {
+        std::string all;
+        for (auto const& line : cairn::verify(place).unverified) all += line + "\n";
+        return all;
+    };
+    BOOST_TEST(notes().find("'model.safetensors' is not read") != std::string::npos, notes());
+    place.remove("model.safetensors");
+    BOOST_TEST(notes().find("is not read") == std::string::npos, notes());
+    put(place, "model.safetensors", file_of({{"a", "[2]", 2}, {"c", "[2]", 2}}, 3));
     BOOST_TEST(loaded(store, "m", "c", 2).find("'c'") != std::string::npos);
 }
 

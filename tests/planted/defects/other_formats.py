@@ -321,4 +321,8 @@ DEFECTS = [
            "if (odd != meta_.unsupported.end() ?",
            "if (PLANTED ? false : odd != meta_.unsupported.end() ?",
            by="storage:safetensors_directories", wrong="a name is both a tensor and none"),
+    Defect("ignored-weights-unsaid", READER,
+           "if (!ignored_.empty())", "if (!ignored_.empty() && !PLANTED)",
+           by="storage:safetensors_directories",
+           wrong="nothing says that other programs load other weights of a directory"),
 ]
