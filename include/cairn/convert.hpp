@@ -32,12 +32,12 @@ int ranks_of(const Part& part) {
 /// another number of ranks, with other dtypes, or only some of it.
 ///
 /// It is a save whose state is the source: it commits as a save does, and a conversion that is
-/// killed leaves what a save leaves. Memory does not grow with the checkpoint: tensors are read in
-/// pieces of 4 MiB, two for each thread that writes; values are held until they are written. Of
-/// tensors that a mapping or a file of `torch.save` has in another order, e.g. transposed, or as
-/// lazy views, 32 MiB are read at once by each thread, and in each process up to 16 such stretches
-/// are held for each rank, or one for each of its threads if those are more. Bytes are checked as
-/// in a load.
+/// killed leaves what a save leaves. Memory does not grow with the tensors: they are read in pieces
+/// of 4 MiB, two for each thread that writes; values are held until they are written, and the
+/// checksums of files of cairn's, 64 MiB for each TiB, as long as it runs. Of tensors that are
+/// stored in another order or that a mapping has in one, e.g. transposed, or as lazy views, 32 MiB
+/// are read at once by each thread, and in each process up to 16 such stretches are held for each
+/// rank, or one for each of its threads if those are more. Bytes are checked as in a load.
 ///
 /// @param from     A path, or a store and an id.
 /// @param to       The checkpoint to write, as for @ref save.

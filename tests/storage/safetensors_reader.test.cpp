@@ -17,6 +17,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -77,6 +78,15 @@ BOOST_AUTO_TEST_CASE(an_index_decides_and_other_files_are_ignored) {
     BOOST_TEST(loaded(store, "m", "a", 2) == "1");
     BOOST_TEST(loaded(store, "m", "b", 2) == "2");
     BOOST_TEST(loaded(store, "m/model.safetensors", "a", 2) == "3");
+    auto const notes = [&] {
+        std::string all;
+        for (auto const& line : cairn::verify(place).unverified) all += line + "\n";
+        return all;
+    };
+    BOOST_TEST(notes().find("'model.safetensors' is not read") != std::string::npos, notes());
+    place.remove("model.safetensors");
+    BOOST_TEST(notes().find("is not read") == std::string::npos, notes());
+    put(place, "model.safetensors", file_of({{"a", "[2]", 2}, {"c", "[2]", 2}}, 3));
     BOOST_TEST(loaded(store, "m", "c", 2).find("'c'") != std::string::npos);
 }
 
@@ -150,6 +160,25 @@ BOOST_AUTO_TEST_CASE(what_others_leave_in_a_directory_does_not_count) {
     place.remove("2.safetensors");
     auto const why = loaded(store, "m", "a", 2);
     BOOST_TEST(why.find("leftover of an older export") != why.npos, why);
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_of_an_unknown_dtype_keeps_nobody_from_the_rest) {
+    cairn::memory_store store;
+    auto place = store.at("m");
+    auto const why = [&](const char* name) { return loaded(store, "m", name, 2); };
+    put(place, "1.safetensors", file_of({{"a", "[2]", 2}, {"odd", "[3]", 5, "Q13"}}, 1));
+    for (bool const indexed : {false, true}) {
+        if (indexed) put_index(place, R"({"a":"1.safetensors","odd":"1.safetensors"})");
+        BOOST_TEST(why("a") == "1");
+        BOOST_TEST(why("odd").find("found Q13") != std::string::npos, why("odd"));
+        auto const v = cairn::verify(place);
+        BOOST_TEST(!v.damaged);
+        auto const line = "'odd': dtype Q13, which this version of cairn does not know";
+        BOOST_TEST(std::count(v.unverified.begin(), v.unverified.end(), line) == 1);
+    }
+    place.remove("model.safetensors.index.json");
+    put(place, "2.safetensors", file_of({{"odd", "[5]", 5}}, 1));
+    BOOST_TEST(why("a").find("one dtype of each tensor") != std::string::npos, why("a"));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_missing_is_told) {

@@ -54,6 +54,7 @@ public:
 private:
     checkpoint_id id_{};
     int threads_;
+    std::string ignored_{};  ///< A file beside those of an index, which is none of them.
 };
 
 }  // namespace cairn

@@ -106,12 +106,11 @@ public:
             malformed(now.name, expected, "another '" + key + "'");
         };
         if (key == "dtype") {
-            if (e.kind != kind::text || type != nullptr) refuse("one string as dtype");
+            if (e.kind != kind::text || e.text.empty() || type != nullptr ||
+                !now.unknown_dtype.empty())
+                refuse("one string as dtype");
             type = dtype_named(e.text);
-            if (type == nullptr)
-                throw error(errc::unsupported, {.fqn = now.name,
-                                                .expected = "a dtype of safetensors 0.8",
-                                                .found = std::string(e.text)});
+            if (type == nullptr) now.unknown_dtype = std::string(e.text);
             return;
         }
         bool const is_shape = key == "shape";
@@ -139,16 +138,18 @@ public:
         auto const refuse = [&](std::string expected, std::string found) {
             malformed(now.name, std::move(expected), std::move(found));
         };
-        if (type == nullptr || !has_shape || offsets.size() != 2)
+        bool const is_known = now.unknown_dtype.empty();
+        if ((type == nullptr && is_known) || !has_shape || offsets.size() != 2)
             refuse("dtype, shape and data_offsets", "not all of them");
         if (offsets[0] > offsets[1] || offsets[1] > end - begin)
             refuse("bytes within the " + std::to_string(end - begin) + " behind the header",
                    std::to_string(offsets[0]) + " to " + std::to_string(offsets[1]));
         now.offset = begin + offsets[0];
         now.length = offsets[1] - offsets[0];
-        now.type = type->type;
         auto const shape = to_string(now.shape);
         if (!is_possible(now.shape)) refuse("the shape of a tensor", shape);
+        if (!is_known) return all.tensors.push_back(std::move(now));
+        now.type = type->type;
         auto const elements = static_cast<std::uint64_t>(now.shape.product());
         bool const fits = elements <= std::numeric_limits<std::uint64_t>::max() / type->bits;
         if (!fits || elements * type->bits % 8 != 0 || elements * type->bits / 8 != now.length)

@@ -35,6 +35,9 @@ struct tensor {
     index_vector shape{};
     std::string stored_as{};  ///< Dtype and shape in the file, if these cannot be told from those.
     std::uint64_t offset = 0, length = 0;  ///< In the file, in bytes.
+    /// The name of a dtype that safetensors 0.8 does not have, with the shape as the file says it;
+    /// `type` then has no meaning. Otherwise empty.
+    std::string unknown_dtype{};
 };
 
 /// What is in front of the elements.
@@ -52,7 +55,7 @@ CAIRN_DECL std::uint64_t header_length(std::span<const std::byte, length_bytes> 
 /// Reads a header, whose bytes `from` returns in pieces: each byte behind it belongs to exactly one
 /// tensor. Memory: that of the result.
 /// @param length  That of the header.
-/// @throws error errc::corrupt naming the tensor; errc::unsupported for an unknown dtype
+/// @throws error errc::corrupt naming the tensor
 CAIRN_DECL header read_header(const json::source& from, std::uint64_t length,
                               std::uint64_t file_size);
 

@@ -82,7 +82,8 @@ public:
                 if (map->places(t.name, names[i])) add(names[i], t.name, t, nullptr, crcs);
         }
         for (auto const& [fqn, file] : map->file_of)
-            if (!meta_.entries.contains(fqn)) map->refuse_without(place_, fqn);
+            if (!meta_.entries.contains(fqn) && !meta_.unsupported.contains(fqn))
+                map->refuse_without(place_, fqn);
         return finish();
     }
 
@@ -186,6 +187,18 @@ private:
         if (region.offsets.size() != t.shape.size())
             refuse("an offset for each dimension of shape " + to_string(t.shape),
                    to_string(region.offsets));
+        auto const odd = meta_.unsupported.find(fqn);
+        if (odd != meta_.unsupported.end()
+                ? t.unknown_dtype != odd->second.type
+                : !t.unknown_dtype.empty() && meta_.entries.contains(fqn))
+            refuse("one dtype of each tensor", "two, of which one is not known");
+        if (!t.unknown_dtype.empty()) {
+            auto& u = meta_.unsupported[fqn];
+            u.type = t.unknown_dtype;
+            u.shape = t.shape;
+            u.files.insert(file);
+            return;
+        }
         auto const [at, fresh] = meta_.entries.try_emplace(fqn, tensor_metadata());
         auto& known = std::get<tensor_metadata>(at->second);
         if (fresh) {

@@ -331,14 +331,18 @@ inline void note_missing_elements(unverified& notes, const metadata& m) {
                          " are stored");
     }
 }
-/// Notes what `.metadata` itself leaves unverified: PyTorch writes it without a checksum, and data
-/// files without a save id.
-inline void note_metadata(unverified& notes, const metadata& m) {
+/// Notes tensors that cannot be read.
+inline void note_unsupported(unverified& notes, const metadata& m) {
     for (auto const& [fqn, t] : m.unsupported)
         notes.note_unread(fqn,
                           t.is_of_unknown_dtype()
                               ? "dtype " + t.type + ", which this version of cairn does not know"
                               : t.type);
+}
+/// Notes what `.metadata` itself leaves unverified: PyTorch writes it without a checksum, and data
+/// files without a save id.
+inline void note_metadata(unverified& notes, const metadata& m) {
+    note_unsupported(notes, m);
     if (!m.save_id.empty()) return;
     notes.note(
         ".metadata: PyTorch wrote it, without a checksum; bounds, overlap, "

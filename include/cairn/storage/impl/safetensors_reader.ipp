@@ -53,8 +53,10 @@ inline void check_all_there(any_store& place, const std::vector<std::string>& na
 }
 
 /// Reads what is in a directory.
+/// @param ignored  Set to the name of a file that other programs may take for all of it.
 /// @throws error errc::not_found if there is none
-inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
+inline metadata read_safetensors_in(any_store& place, safetensors_files files,
+                                    std::string& ignored) {
     constexpr std::string_view usual = "model.safetensors",
                                usual_index = "model.safetensors.index.json";
     std::vector<std::string> indices, all;
@@ -75,7 +77,9 @@ inline metadata read_safetensors_in(any_store& place, safetensors_files files) {
     auto const index = chosen_index(place, indices, usual_index);
     if (!index.empty()) {
         try {
-            return files.of_index(index);
+            auto m = files.of_index(index);
+            if (has(all, usual) && !m.file_sizes.contains(usual)) ignored = usual;
+            return m;
         } catch (const error& e) {
             if (e.code() != make_error_code(errc::missing_file) || !has(all, usual)) throw;
             auto where = e.context();
@@ -118,6 +122,7 @@ CAIRN_DECL safetensors_reader::safetensors_reader(any_store store, int thread_co
 
 CAIRN_DECL void safetensors_reader::reset(const checkpoint_id& id) {
     id_ = id;
+    ignored_.clear();
     chunk_reader::reset(id);
 }
 CAIRN_DECL metadata safetensors_reader::read_metadata() {
@@ -131,8 +136,8 @@ CAIRN_DECL metadata safetensors_reader::read_metadata() {
     }
     if (!is_file) chunk_reader::reset(id_);
     detail::safetensors_files files(place(), threads);
-    auto m =
-        is_file ? files.of_files({name}) : detail::read_safetensors_in(place(), std::move(files));
+    auto m = is_file ? files.of_files({name})
+                     : detail::read_safetensors_in(place(), std::move(files), ignored_);
     m.is_file = is_file;
     return m;
 }
@@ -147,8 +152,12 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
         notes().note(
             "shards of ranks: where they do not say how large a tensor is, it ends with the last "
             "shard that is there, so nothing tells whether files of the last ranks are missing");
-    for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
+    detail::note_unsupported(notes(), m);
     detail::note_missing_elements(notes(), m);
+    if (!ignored_.empty())
+        notes().note("'" + ignored_ +
+                     "' is not read, as the index does not name it; other programs may read it "
+                     "instead of the files that the index names");
     if (m.is_file) detail::note_other_shards(notes(), detail::split_id(id_).name);
 }
 
