@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view that cannot be copied may own its elements, which would be borrowed and end with it.
+// A view that does not say that it is borrowed may own its elements, which would end with it.
 // expect: a view that may own its elements
 #include <cairn/state/state_dict.hpp>
 
@@ -8,9 +8,6 @@
 #include <vector>
 
 struct tensors : std::ranges::view_base {
-    tensors() = default;
-    tensors(tensors&&) = default;
-    tensors& operator=(tensors&&) = default;
     auto begin() { return all.begin(); }
     auto end() { return all.end(); }
 

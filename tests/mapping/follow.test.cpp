@@ -111,6 +111,18 @@ BOOST_AUTO_TEST_CASE(what_has_another_shape_needs_a_line_of_its_own) {
     BOOST_TEST(made.incomplete.at("opt.state.b.0.qk.m").of ==
                "optimizer.state.h.0.k.m beside optimizer.state.h.0.q.m");
     BOOST_TEST(made.tensors.contains("b.0.qk"));
+    // The parameter may be incomplete too, or not there.
+    for (auto const& parts : {stored({{"h.0.q", {4, 2}}, {"optimizer.state.h.0.q.m", {4, 2}}}),
+                              stored({{"w", {1}}, {"optimizer.state.h.0.q.m", {4, 2}}})})
+        BOOST_TEST(to_state(fused(), parts).incomplete.contains("opt.state.b.0.qk.m"));
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_what_is_incomplete_passes_unless_a_line_makes_its_name_of_another) {
+    mapping m;
+    m.set("qk", map::concat(0, {map::stored("q"), map::stored("k")}));
+    BOOST_TEST(!to_state(m, stored({{"k", {2, 2}}})).hidden.contains("k"));
+    m.set("k", map::stored("kk"));
+    BOOST_TEST(to_state(m, stored({{"k", {2, 2}}})).hidden.contains("k"));
 }
 
 BOOST_AUTO_TEST_CASE(saves_divide_optimizer_state_as_the_parameter) {

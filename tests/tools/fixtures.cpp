@@ -28,7 +28,7 @@ struct content {
 void save(const std::string& path, const std::function<void(content&)>& change = {}) {
     content c;
     if (change) change(c);
-    cairn::state_dict sd{{"step", c.step}};
+    cairn::state_dict sd{{"step", std::as_const(c.step)}};
     if (c.as_double)
         sd["w"] = cairn::tensor_view(cairn::dtype::float64, c.shape, c.wide.data());
     else

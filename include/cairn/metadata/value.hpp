@@ -89,7 +89,9 @@ public:
                                        std::uint64_t, std::int64_t>>(i)) {}
     /// Stored as a plain integer if it fits in 64 bits, so that equal numbers compare equal.
     value(const big_int& i);
-    value(std::floating_point auto d) : value(scalar(), static_cast<double>(d)) {}
+    template <std::floating_point Real>
+        requires(!std::same_as<Real, long double>)
+    value(Real d) : value(scalar(), static_cast<double>(d)) {}
     value(std::string s) : v_(std::move(s)) {}
     value(std::string_view s) : value(std::string(s)) {}
     value(const char* s) : value(std::string(s)) {}

@@ -61,11 +61,14 @@ concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::beg
 template <class T>
 constexpr bool lends_elements() {
     using plain = std::remove_cvref_t<T>;
-    constexpr bool lvalue = std::is_lvalue_reference_v<T>, view = std::ranges::enable_view<plain>;
-    static_assert(lvalue || !view || std::copyable<plain>,
+    using element = decltype(*std::begin(std::declval<plain&>()));
+    constexpr bool lends =
+        std::is_lvalue_reference_v<T> ||
+        (std::ranges::enable_view<plain> && std::ranges::enable_borrowed_range<plain>);
+    static_assert(lends || !std::ranges::enable_view<plain> || !std::is_lvalue_reference_v<element>,
                   "cairn: a view that may own its elements, which would end with it: pass the "
                   "container, or the view as an lvalue");
-    return lvalue || view;
+    return lends;
 }
 
 template <class T>

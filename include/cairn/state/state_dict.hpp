@@ -109,8 +109,14 @@ node node::make(T&& t) {
         using target = typename plain::type;
         if constexpr (ValueLike<std::remove_const_t<target>>)
             return of(make_reference(t.get()));
-        else
+        else {
+            constexpr bool is_copied = std::convertible_to<target&, value> && !Tensor<target> &&
+                                       !Sharded<target> && !Stateful<target>;
+            static_assert(std::is_const_v<target> || !is_copied,
+                          "cairn: a load cannot set this through std::ref: refer to a "
+                          "cairn::value, or specialise value_traits");
             return make(t.get());
+        }
     } else if constexpr (Sharded<plain> || Tensor<plain>) {
         return detail::make_leaf(std::forward<T>(t));
     } else if constexpr (Stateful<plain>) {

@@ -152,7 +152,7 @@ DEFECTS = [
            "else if (!n.is_value() || PLANTED ||",
            by="load:older_keys", wrong="AdamW of libtorch loads no checkpoint of PyTorch 2.3"),
     Defect("own-entries-of-lists", "state/impl/flatten.ipp",
-           "((*o)->per_rank || !leaf(naming(name(), (*o)->get)))",
-           "(((*o)->per_rank && !PLANTED) || !leaf(naming(name(), (*o)->get)))",
+           "((*o)->per_rank || !leaf((*o)->get()))",
+           "(((*o)->per_rank && !PLANTED) || !leaf((*o)->get()))",
            by="planner:per_rank", wrong="all ranks load one rank's random state"),
 ]

@@ -66,8 +66,12 @@ public:
     const std::vector<const source*>& used() const noexcept { return used_; }
     /// Called with what a clip drops, and the value that is stored there instead.
     std::function<void(std::vector<piece>, double)> dropped{};
+    /// Whether an error names the nearest stored name, which looks at all of them.
+    bool suggests = true;
 
 private:
+    /// What is found instead of a name that is not stored.
+    CAIRN_DECL std::string suggested(const std::string& name) const;
     CAIRN_DECL pieced_tensor leaf(const expression& e, const captures& bound);
     CAIRN_DECL pieced_tensor concatenated(const expression& e, captures& bound);
     CAIRN_DECL pieced_tensor stacked(const expression& e, captures& bound);

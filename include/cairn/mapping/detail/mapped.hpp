@@ -62,9 +62,8 @@ struct mapped {
     /// Names on the other side that do not pass through: used by expressions, or left out. All
     /// others pass, under the same name, unless something is made under it.
     std::set<std::string, std::less<>> used{};
-    /// Of a load: stored names that something is tied to, or that are a part of something
-    /// incomplete, and that may pass themselves. Of a save: names of the state that are tied to
-    /// stored ones.
+    /// Of a load: stored names that something is tied to, and that may pass themselves. Of a save:
+    /// names of the state that are tied to stored ones.
     std::set<std::string, std::less<>> tied{};
     /// Of a load: stored names that nothing uses, but that lines make of others, if these are
     /// stored.

@@ -97,14 +97,17 @@ CAIRN_DECL pieced_tensor evaluation::operator()(const expression& e, captures& b
     }
 }
 
+CAIRN_DECL std::string evaluation::suggested(const std::string& name) const {
+    return "none" + (suggests ? cairn::detail::nearest_name(name, stored_) : std::string());
+}
+
 CAIRN_DECL pieced_tensor evaluation::leaf(const expression& e, const captures& bound) {
     auto const& n = e.node();
     std::string memory;
     auto const& name = n.name.fill(bound, memory);
     auto const found = stored_.find(name);
     if (found == stored_.end())
-        about_.fail(errc::missing_key, e, "a stored tensor " + name,
-                    "none" + cairn::detail::nearest_name(name, stored_));
+        about_.fail(errc::missing_key, e, "a stored tensor " + name, suggested(name));
     auto const& shape = found->second->shape;
     bool fits = n.numbers.empty() || n.numbers.size() == shape.size();
     for (std::size_t d = 0; fits && d < n.numbers.size(); ++d)
@@ -156,8 +159,7 @@ CAIRN_DECL pieced_tensor evaluation::stacked(const expression& e, captures& boun
     auto const count = stacked_count(stored_.names(), pattern, n.capture, bound, about_.fqn);
     if (count == 0) {
         auto const names = pattern.with({}, {}, bound).text();
-        about_.fail(errc::missing_key, e, "stored tensors " + names,
-                    "none" + cairn::detail::nearest_name(names, stored_));
+        about_.fail(errc::missing_key, e, "stored tensors " + names, suggested(names));
     }
     pieced_tensor all;
     std::size_t d = 0;

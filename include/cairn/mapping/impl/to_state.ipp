@@ -148,7 +148,9 @@ private:
             for_each_expression(mapping_.lines()[i].made_of, [&](const expression& e) {
                 auto const& n = e.node();
                 if (!n.is_a(operation::unstack) || !n.name.has(capture)) return;
-                auto const shape = shape_of(n.of(), bound, mapping_.lines()[i].name);
+                auto const known = shape_or_none(n.of(), bound, mapping_.lines()[i].name);
+                if (!known) return;
+                auto const& shape = *known;
                 complaint const about{mapping_.lines()[i].name};
                 auto const d = about.dim(e, n.dim, shape.size());
                 // Without elements, a file of any size may have any length.
@@ -168,6 +170,16 @@ private:
         return after;
     }
 
+    /// Not set where a part is not stored: then there is none of its names, either.
+    std::optional<index_vector> shape_or_none(const expression& e, const captures& bound,
+                                              const std::string& name) const {
+        try {
+            return shape_of(e, bound, name);
+        } catch (const error& x) {
+            if (found_ != nullptr || x.code() != make_error_code(errc::missing_key)) throw;
+            return {};
+        }
+    }
     /// The shape of an operand; where an optimizer is stored without its model, that of its state.
     index_vector shape_of(const expression& e, captures bound, const std::string& name) const {
         auto const leaves = leaf_names(e, bound, names_);
@@ -225,6 +237,7 @@ private:
                 }
         }
         evaluation evaluate(tensors_, name);
+        evaluate.suggests = made_.incomplete.size() < 16;  // there may be thousands
         auto t = evaluate(e, bound);
         bool requires_grad = false;
         for (auto const* const from : evaluate.used()) {
@@ -263,7 +276,7 @@ private:
         auto const& why = e.context();
         made_.incomplete.emplace(why.fqn, unmade_name{why.expected, why.found});
         for (auto const& leaf : leaves)
-            if (stored_.entries.contains(leaf)) made_.tied.insert(leaf);
+            if (stored_.entries.contains(leaf)) parts_.insert(leaf);
     }
 
     /// Makes one tensor or value that belongs to a parameter.
@@ -322,7 +335,7 @@ private:
             use();
             made_.values[name] = {stored.front(), rest};
         } else if (like_parameter == n && (single != n || all_stored(leaves))) {
-            make_one(name, following(e, f, slot), bound);
+            make_if_complete(name, following(e, f, slot), bound, stored);
         } else if (single == n) {
             use();
             auto t = pieced_tensor::whole(tensors_.find(stored.front())->second);
@@ -399,7 +412,7 @@ private:
     void pass(const std::string& name) {
         if (made_.used.contains(name)) return;
         bool const is_tied = made_.tied.contains(name);
-        if (mapping_.others() == other_names::refuse && !is_tied)
+        if (mapping_.others() == other_names::refuse && !is_tied && !parts_.contains(name))
             throw error(errc::unexpected_key,
                         {.fqn = name,
                          .expected = "an expression that uses each stored name",
@@ -442,6 +455,7 @@ private:
     std::vector<std::map<std::string, std::set<captures>, std::less<>>> slots_{};
     /// What each name is made of.
     std::map<std::string, std::vector<std::string>, std::less<>> claims_{};
+    std::set<std::string, std::less<>> parts_{};  ///< Stored names, of what is incomplete.
     mapped made_{};
 };
 

@@ -43,14 +43,23 @@ CAIRN_DECL void numbers_before_visit::check(const char* of_what) const {
 CAIRN_DECL void copy_overwritten(
     const std::vector<std::pair<leaves_by_name*, const leaves_by_name*>>& all) {
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> filled;
+    auto const is_host_memory = [](const shard& s) {
+        return is_host(s.view.device.kind) && s.view.strides.size() == s.view.shape.size();
+    };
+    auto const stays = [](const flat_leaf& a, const flat_leaf* b) {
+        return b != nullptr && a.tensor() != nullptr && b->tensor() != nullptr &&
+               same_memory(*a.tensor(), *b->tensor());
+    };
     for (auto const& part : all)
         for (auto const& to : part.second->flat.leaves)
-            if (auto const* t = to.tensor())
-                for (auto const& s : t->shards) filled.push_back(address_range(s.view));
+            if (auto const* t = to.tensor(); t != nullptr && !stays(to, part.first->find(to.fqn)))
+                for (auto const& s : t->shards)
+                    if (is_host_memory(s)) filled.push_back(address_range(s.view));
     std::sort(filled.begin(), filled.end());
     for (std::size_t i = 1; i < filled.size(); ++i)  // the end of all up to each
         filled[i].second = std::max(filled[i].second, filled[i - 1].second);
     auto const is_filled = [&](const shard& s) {
+        if (!is_host_memory(s)) return false;
         auto const [begin, end] = address_range(s.view);
         auto const after = std::lower_bound(filled.begin(), filled.end(), std::pair(end, end));
         return begin != end && after != filled.begin() && std::prev(after)->second > begin;
@@ -61,7 +70,7 @@ CAIRN_DECL void copy_overwritten(
             if (t == nullptr || std::none_of(t->shards.begin(), t->shards.end(), is_filled))
                 continue;
             auto const* const to = wanted->find(from.fqn);
-            if (to == nullptr || to->tensor() == nullptr || !same_memory(*t, *to->tensor()))
+            if (to != nullptr && to->tensor() != nullptr && !stays(from, to))
                 from.what = *clone_leaf(*t);
         }
 }
@@ -111,9 +120,14 @@ CAIRN_DECL void state_change::set_values() {
         if (!same_content(*a->from->tensor(), *a->to->tensor())) refuse_transient(*a);
     }
     for (auto const& [h, v] : values_) set("hyperparameter '" + h->name + "'", h->get, h->set, v);
+    std::vector<value> given;  // read before one is set: two may be exchanged
+    for (auto const& a : pairs_)
+        if (auto const* o = a.to->value(); o != nullptr && o->set)
+            given.push_back(a.from->value()->get());
+    auto next = given.begin();
     for (auto const& a : pairs_) {
         if (auto const* o = a.to->value()) {
-            if (o->set) set(a.to->fqn, o->get, o->set, a.from->value()->get());
+            if (o->set) set(a.to->fqn, o->get, o->set, *next++);
         } else if (auto const& number = a.to->tensor()->number) {
             named(a.to->fqn, [&] {
                 copy_leaf(a.to->fqn, *a.from->tensor(), *a.to->tensor());

@@ -49,13 +49,13 @@ public:
     const first_leaf* first_of(const std::string& name, const tensor_leaf& t,
                                const tensor_metadata& stored) {
         if (!t.writable || t.shards.empty() || t.shards[0].view.empty()) return nullptr;
-        auto& firsts = first_of_[t.shards[0].target];
+        auto const here = first_of_.try_emplace(t.shards[0].target).first;
+        auto& firsts = here->second;
         for (auto const& f : firsts)
             if (f.leaf->global_shape == t.global_shape && f.leaf->type == t.type &&
                 same_windows(*f.leaf, t))
                 return &f;
-        auto const here = first_of_.find(t.shards[0].target);
-        note_overlap(here->second, name, t);
+        note_overlap(firsts, name, t);
         if (here != first_of_.begin()) note_overlap(std::prev(here)->second, name, t);
         if (std::next(here) != first_of_.end()) note_overlap(std::next(here)->second, name, t);
         firsts.push_back({name, &t, &stored});
@@ -110,9 +110,10 @@ private:
     void note_overlap(const std::vector<first_leaf>& others, const std::string& name,
                       const tensor_leaf& t) {
         auto const& v = t.shards[0].view;
+        if (others.empty() || v.strides.size() != v.shape.size()) return;  // not checked so far
+        auto const [begin, end] = address_range(v);
         for (auto const& other : others) {
             auto const& w = other.leaf->shards[0].view;
-            auto const [begin, end] = address_range(v);
             auto const [first, last] = address_range(w);
             if (begin < last && first < end && v.device == w.device && is_dense(v) && is_dense(w))
                 overlaps_.emplace_back(other.name, name);

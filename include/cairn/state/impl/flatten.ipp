@@ -98,7 +98,7 @@ private:
             if (auto const* inner = std::get_if<2>(&c); inner != nullptr && !terminal(**inner))
                 return false;
             if (auto const* o = std::get_if<4>(&c);
-                o != nullptr && ((*o)->per_rank || !leaf(naming(name(), (*o)->get))))
+                o != nullptr && ((*o)->per_rank || !leaf((*o)->get())))
                 return false;
         }
         return true;
@@ -114,7 +114,7 @@ private:
     }
 
     bool walk_list(const std::shared_ptr<state_list>& l) {
-        if (terminal(*l)) {
+        if (naming(name(), [&] { return terminal(*l); })) {
             value_leaf o;
             o.get = [l] { return list_value(*l); };
             if (older_keys::assignable(*l)) o.set = [l](value v) { older_keys::assign(*l, v); };
