@@ -319,7 +319,7 @@ DEFECTS = [
            by="checkpointer:checkpointer_own_disks",
            wrong="disks of other hosts fill with each rank that is replaced"),
     Defect("own-disks-untold", SAVES,
-           "!warning->empty())", "!apart_warning_.empty() && !PLANTED)",
+           "!warning->empty())", "!warning->empty() && !PLANTED)",
            by="checkpointer:checkpointer_own_disks",
            wrong="a mount that is missing on a host is not noticed"),
     Defect("abandoned-branch-is-newer", LOADS,
