@@ -236,6 +236,69 @@ BOOST_AUTO_TEST_CASE(a_removal_on_an_own_disk_that_fails_is_told_there_and_repea
     BOOST_TEST(other.places() == (list{"step_4"}), boost::test_tools::per_element());
 }
 
+/// Whatever fails: in the next group this rank coordinates, and has no disk of its own.
+BOOST_AUTO_TEST_CASE(a_removal_that_fails_as_the_group_is_replaced_is_told_and_repeated) {
+    for (bool const unreadable : {false, true}) {
+        tiered_run r(2);
+        std::vector<cairn::memory_store> disks(2);
+        cairn::thread_group second(2);
+        std::atomic<bool> refuses{false};
+        list said;
+        r.on_ranks([&](rank& me) {
+            int const host = me.number;
+            auto const refuse = [&, host](const std::string& path) {
+                if (host == 1 && refuses && path.find(".cairn-trial.") == path.npos)
+                    throw cairn::error(cairn::errc::permission_denied, {.file = path});
+            };
+            support::meddlers m;
+            (unreadable ? m.before_open : m.before_remove) = refuse;
+            cairn::checkpointer ckpt(
+                me.member,
+                support::meddling_store(disks[static_cast<std::size_t>(host)], std::move(m)),
+                r.options(me, 100));
+            save_step(me, ckpt, 1);
+            (void)ckpt.wait();
+            if (host == 1) refuses = true;
+            rank other{1 - host, 2, second.rank(1 - host), me.store};
+            (void)ckpt.replace_group(other.member);
+            if (host == 1) refuses = false;
+            save_step(other, ckpt, 2);
+            auto const report = ckpt.wait();
+            BOOST_REQUIRE(report.has_value());
+            if (host == 1) said = report->warnings;
+        });
+        BOOST_TEST(std::any_of(said.begin(), said.end(), [](const std::string& s) {
+            return has(s, "could not remove what it has written to its own disk");
+        }));
+        BOOST_TEST(disks[1].places() == (list{"step_2"}), boost::test_tools::per_element());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_disk_that_refuses_removals_is_asked_a_few_times_after_each_save) {
+    tiered_run r(2);
+    cairn::memory_store other;
+    std::atomic<int> asked{0};
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me, 100);
+        o.keep = cairn::last(1);
+        auto const refuse = [&, number = me.number](const std::string& path) {
+            if (number != 1 || path.find(".cairn-trial.") != path.npos) return;
+            ++asked;
+            throw cairn::error(cairn::errc::permission_denied, {.file = path});
+        };
+        cairn::memory_store const disk = me.number == 1 ? other : r.base;
+        cairn::checkpointer ckpt(
+            me.member, support::meddling_store(disk, {.before_remove = refuse}), std::move(o));
+        for (int step = 1; step <= 30; ++step) {
+            save_step(me, ckpt, step);
+            if (me.number == 1) asked = 0;
+            (void)ckpt.wait();
+        }
+    });
+    BOOST_TEST(asked > 0);
+    BOOST_TEST(asked <= 10);
+}
+
 BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_goes_if_the_ranks_do_not_meet) {
     tiered_run r(2);
     std::promise<void> over;

@@ -34,14 +34,9 @@ std::span<const std::byte> body(const cairn::message& m) {
     return std::span(m).subspan(impl::handshake_head_bytes);
 }
 
-}  // namespace
-
-/// A connection is not passed on to the group while a part of a heartbeat may be missing.
-BOOST_AUTO_TEST_CASE(a_handshake_ends_after_its_last_heartbeat) {
-    impl::tcp_handshake::time now{1h};
-    std::uint64_t drawn = 0;
+/// Rank 1 of 3 in a chain, which waits for its child. @return Its connection with rank 0.
+int admitted_by_rank_0(impl::tcp_handshake& me, impl::tcp_handshake::time now) {
     auto const id = id_of(7);
-    impl::tcp_handshake me({1, 3, 1}, now + 60s, [&] { return ++drawn; });
     me.start(now);
     me.found(id, now);
     me.listening({{"r1", 1}}, now);
@@ -62,6 +57,17 @@ BOOST_AUTO_TEST_CASE(a_handshake_ends_after_its_last_heartbeat) {
     me.received(to_0, body(admitted), now);
     me.kept(to_0, 0, now);
     (void)me.take_actions();
+    return to_0;
+}
+
+}  // namespace
+
+/// A connection is not passed on to the group while a part of a heartbeat may be missing.
+BOOST_AUTO_TEST_CASE(a_handshake_ends_after_its_last_heartbeat) {
+    impl::tcp_handshake::time now{1h};
+    std::uint64_t drawn = 0;
+    impl::tcp_handshake me({1, 3, 1}, now + 60s, [&] { return ++drawn; });
+    int const to_0 = admitted_by_rank_0(me, now);
 
     // Its child arrives while the heartbeat is being sent.
     now += 1s;
@@ -72,6 +78,20 @@ BOOST_AUTO_TEST_CASE(a_handshake_ends_after_its_last_heartbeat) {
     BOOST_TEST((to == std::vector<int>{to_0}));
     auto const child = me.accepted("rank 2", now);
     me.kept(child, 2, now);
+    BOOST_TEST(!me.over());
+    me.sent(to_0, now);
+    BOOST_TEST(me.over());
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_is_told_although_a_heartbeat_is_being_sent) {
+    impl::tcp_handshake::time now{1h};
+    std::uint64_t drawn = 0;
+    impl::tcp_handshake me({1, 3, 1}, now + 60s, [&] { return ++drawn; });
+    int const to_0 = admitted_by_rank_0(me, now);
+    now += 1s;
+    me.tick(now);
+    me.give_up(cairn::error(cairn::errc::cancelled, {}), now);
+    me.sent(to_0, now);
     BOOST_TEST(!me.over());
     me.sent(to_0, now);
     BOOST_TEST(me.over());

@@ -170,6 +170,7 @@ private:
     /// that are not there any more, if they are on a disk that the coordinator does not see.
     void note_local(const std::vector<std::string>& removed) noexcept;
     void add_local(const written_part& part);
+    bool has_metadata(const checkpoint_id& id);
     void remove_unneeded();
     void note_unremoved(const std::exception_ptr& why) noexcept;
     /// Another group goes on: what this rank has written to a disk of its own is of no use.
@@ -299,10 +300,11 @@ private:
     struct own_files {
         checkpoint_id place{};
         std::vector<std::string> names{};
-        bool unneeded = false;  ///< To be removed.
+        bool unneeded = false;      ///< To be removed.
+        bool unless_whole = false;  ///< But kept if the metadata is there.
     };
     std::map<std::string, own_files> local_{};  ///< By save id; if this rank's disk is its own.
-    std::string apart_warning_{};               ///< For the next report.
+    std::string apart_warning_{}, unremoved_warning_{};  ///< For the next report.
     std::optional<uploaded_checkpoint> uploaded_{};
     std::optional<recovery::found> latest_{};  ///< What `latest` has found; its id and tier.
     earlier_save earlier_ = earlier_save::none;

@@ -225,8 +225,10 @@ CAIRN_DECL void checkpointer_core::settle() {
     failure_ = nullptr;
     failures_.clear();
     try {
-        if (report_ && !apart_warning_.empty()) report_->warnings.push_back(apart_warning_);
-        if (report_) apart_warning_.clear();
+        for (auto* const warning : {&apart_warning_, &unremoved_warning_}) {
+            if (report_ && !warning->empty()) report_->warnings.push_back(*warning);
+            if (report_) warning->clear();
+        }
         if (report_ && unreported_)  // a call between them, such as `load`, returns no report
             report_->warnings.insert(report_->warnings.begin(), unreported_->warnings.begin(),
                                      unreported_->warnings.end());

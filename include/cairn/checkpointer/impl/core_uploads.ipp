@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -174,14 +175,15 @@ CAIRN_DECL void checkpointer_core::drop_upload() {
 }
 CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& removed) noexcept {
     auto const part = std::exchange(part_, nullptr);
-    if (!part || !is_apart(*group_)) return;
     try {
-        auto const id = place_of(saving_step_);
-        for (auto& [save, files] : local_)
-            files.unneeded = files.unneeded || files.place == id ||  // it was replaced
-                             std::find(removed.begin(), removed.end(), save) != removed.end();
-        add_local(*part);
-        remove_unneeded();
+        if (part && is_apart(*group_)) {
+            auto const id = place_of(saving_step_);
+            for (auto& [save, files] : local_)
+                files.unneeded = files.unneeded || files.place == id ||  // it was replaced
+                                 std::find(removed.begin(), removed.end(), save) != removed.end();
+            add_local(*part);
+        }
+        remove_unneeded();  // also what an earlier group has left
     } catch (...) {
         note_unremoved(std::current_exception());
     }
@@ -195,47 +197,56 @@ CAIRN_DECL void checkpointer_core::add_local(const written_part& part) {
 }
 CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
     auto const part = std::exchange(part_, nullptr);
-    if (!is_apart(*group_)) return;
     try {
-        if (part) add_local(*part);
-        // With the metadata one may be whole.
-        (void)changes_within_lag(parts_.store, [&] {
-            std::erase_if(local_, [&](auto const& own) {
-                auto place = parts_.store.at(own.second.place);
-                return exists(place, metadata_name);
+        if (part && is_apart(*group_)) add_local(*part);
+        for (auto& [save, files] : local_)
+            if (!files.unneeded) files.unneeded = files.unless_whole = true;
+        try {
+            (void)changes_within_lag(parts_.store, [&] {
+                return std::all_of(local_.begin(), local_.end(),
+                                   [&](auto const& own) { return has_metadata(own.second.place); });
             });
-            return local_.empty();
-        });
-        for (auto& [save, files] : local_) files.unneeded = true;
+        } catch (...) {  // it fails again below, where the others are removed all the same
+        }
         remove_unneeded();
     } catch (...) {
         note_unremoved(std::current_exception());
     }
 }
-/// What cannot be removed is tried again after the next save.
+CAIRN_DECL bool checkpointer_core::has_metadata(const checkpoint_id& id) {
+    auto place = parts_.store.at(id);
+    return exists(place, metadata_name);
+}
+/// What cannot be removed is tried again after the next save. On a disk that refuses for good, that
+/// is only a few attempts each time.
 CAIRN_DECL void checkpointer_core::remove_unneeded() {
     std::exception_ptr failure;
-    std::erase_if(local_, [&](auto const& own) {
-        auto const& files = own.second;
-        if (!files.unneeded) return false;
+    int left = 8;
+    auto const is_done = [&](own_files& files) {
+        if (!files.unneeded || left == 0) return false;
         try {
+            if (files.unless_whole && has_metadata(files.place)) return true;
+            files.unless_whole = false;
             auto place = parts_.store.at(files.place);
             for (auto const& name : files.names) place.remove(name);
             parts_.store.remove_place(files.place);
             return true;
         } catch (...) {
             failure = std::current_exception();
+            --left;
             return false;
         }
-    });
+    };
+    for (auto it = local_.begin(); it != local_.end();)
+        it = is_done(it->second) ? local_.erase(it) : std::next(it);
     if (failure) std::rethrow_exception(failure);
 }
 /// The report of this rank says so: only it knows its disk.
 CAIRN_DECL void checkpointer_core::note_unremoved(const std::exception_ptr& why) noexcept {
     try {
-        if (!apart_warning_.empty()) return;
-        apart_warning_ = "rank " + std::to_string(ranks().rank()) +
-                         " could not remove what it has written to its own disk: " + text_of(why);
+        unremoved_warning_ =
+            "rank " + std::to_string(ranks().rank()) +
+            " could not remove what it has written to its own disk: " + text_of(why);
     } catch (...) {  // no memory: the next one says so
     }
 }

@@ -133,7 +133,7 @@ public:
     }
     void sent(int c, time now) {
         now_ = now;
-        unsent_.erase(c);
+        if (auto const it = unsent_.find(c); it != unsent_.end()) unsent_.erase(it);
         check();
     }
     /// A connection has ended.
@@ -279,7 +279,10 @@ private:
         tree_frame f;
         f.lane = epoch_;
         for (auto const& [rank, c] : kept_)
-            if (unsent_.insert(c).second) context_.send(c, encode_frame(f));
+            if (unsent_.count(c) == 0) {
+                unsent_.insert(c);
+                context_.send(c, encode_frame(f));
+            }
     }
 
     void fail(error why) {
@@ -367,7 +370,8 @@ private:
     time look_up_at_ = time::max();
     std::map<int, int> kept_{};  ///< Complete connections, by rank.
     time beat_at_ = time::max();
-    std::set<int> unsent_{};  ///< Connections with heartbeats, or what tells of a failure.
+    /// Connections, one for each heartbeat and message that tells of a failure.
+    std::multiset<int> unsent_{};
     time give_up_at_ = time::max();
     std::optional<error> failure_{};
     bool over_ = false;

@@ -72,7 +72,9 @@ public:
         : socket_(std::move(s)),
           here_only_(socket_.is_open() ? keep_from_children(socket_.native_handle())
                                        : kept_from_children()),
-          resolver_(socket_.get_executor()), events_(std::move(e)) {}
+          resolver_(socket_.get_executor()), events_(std::move(e)) {
+        if (socket_.is_open()) do_not_delay();
+    }
 
     int number = -1;
 
@@ -150,6 +152,12 @@ public:
     }
 
 private:
+    /// What tells of a failure must not wait until a heartbeat is acknowledged: by then the
+    /// socket is closed, and with unread bytes in it that drops what was not sent.
+    void do_not_delay() {
+        boost::system::error_code ignored;
+        socket_.set_option(tcp_socket::no_delay(true), ignored);
+    }
     void connected(const error_code& ec) {
         if (ended_) return;
         auto const e = events_;
@@ -157,6 +165,7 @@ private:
             close();
             return e.failed(number, ec);
         }
+        do_not_delay();
         receive();
         e.connected(number);
     }
