@@ -330,7 +330,7 @@ private:
         }
     }
     void check_object(file& f, const std::string& fqn, const storage_location& at) {
-        auto const bytes = whole_value(f, fqn, at, meta_.save_id);
+        auto const bytes = whole_value_item(f, fqn, at, meta_.save_id);
         bytes_ += at.length;
         if (scope_.progress) scope_.progress(bytes_);
         bool checked = false;

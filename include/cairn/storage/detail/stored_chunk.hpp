@@ -115,8 +115,8 @@ inline byte_vector whole_item(open_file& file, const std::string& fqn, const sto
 
 /// Reads the item of a value. Nothing but a limit of cairn's says how large its content may be, so
 /// that an item beyond it may be intact.
-inline byte_vector whole_value(open_file& file, const std::string& fqn, const storage_location& at,
-                               const std::string& save_id) {
+inline byte_vector whole_value_item(open_file& file, const std::string& fqn,
+                                    const storage_location& at, const std::string& save_id) {
     try {
         return whole_item(file, fqn, at, save_id, most_value_bytes(at.length), errc::unsupported);
     } catch (const error& e) {

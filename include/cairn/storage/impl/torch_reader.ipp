@@ -125,7 +125,7 @@ struct torch_reader::state {
         return chunks.checksum(fqn, chunk);
     }
     value read_value(open_file& file, const std::string& fqn, const storage_location& at) {
-        auto const bytes = detail::whole_value(file, fqn, at, meta->save_id);
+        auto const bytes = detail::whole_value_item(file, fqn, at, meta->save_id);
         bool checked = false;
         auto v = format::torch::decode_value(bytes, &checked);
         if (!checked) chunks.notes().note_item(file.described());
