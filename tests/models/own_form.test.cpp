@@ -73,6 +73,7 @@ struct cairn::optimizer_traits<own_form::block_optimizer> {
         for (auto& block : o.blocks) blocks.emplace_back(block);
         v.parameter(o.weight, {{"blocks", std::move(blocks)},
                                {"sizes", cairn::state_list{cairn::node(std::ref(o.size))}}});
+        v.fixed_hyperparameter("maximize", false);
     }
 };
 
