@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(what_lacks_a_part_is_an_error_for_a_state_that_has_it) {
         cairn::state_dict const state{{"qk", view(qk)}, {"o.qk.m", view(moments)}};
         for (auto const& text :
              {support::error_of([&] { cairn::load(state, "c", store, how); }),
-              support::error_of([&] { cairn::load_tree("c", {.prefix = "o"}, store, how); })})
+              support::error_of([&] { cairn::load_tree("c", {.prefix = "o.qk"}, store, how); })})
             BOOST_TEST(support::contains(text, {"'o.qk.m'", "o.q.m beside o.k.m"}), text);
         auto const text = support::error_of([&] { cairn::convert({store, "c"}, "d", store, how); });
         BOOST_TEST(support::contains(text, {"'bias'", "k_bias"}), text);
