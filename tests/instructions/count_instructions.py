@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Planning and metadata do not get slower unnoticed: their instructions are counted and compared.
+"""Planning, metadata and groups do not get slower unnoticed: their instructions are counted and
+compared.
 
     count_instructions.py COUNTED RECORDED [--record]
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planning and metadata cost, on inputs that never change: valgrind counts the instructions of
-// `measured`, and count_instructions.py compares them with those that are recorded.
+// What planning, metadata and groups cost, on inputs that never change: valgrind counts the
+// instructions of `measured`, and count_instructions.py compares them with those that are recorded.
 //
 //     counted NAME      runs one of them; without a name: lists all names
+#include "support/form_group.hpp"
 #include "support/planned_job.hpp"
 
 #include <cairn/cairn.hpp>
@@ -146,6 +147,7 @@ const std::map<std::string, std::function<std::function<void()>()>> all_work{
                                    [](std::size_t) { return std::string(); });
          };
      }},
+    {"a group of 2000, at rank 0", [] { return [] { (void)support::form_group(2000, 32); }; }},
     {"another number of ranks",
      [] {
          cairn::chunk_list have;
