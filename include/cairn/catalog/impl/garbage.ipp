@@ -146,14 +146,10 @@ inline void count_tree(any_store& place, std::size_t& files, std::uint64_t& byte
 /// Removes the working places in a place whose saves have ended.
 inline void collect_working_places(any_store& place, const std::string& prefix, bool dry_run,
                                    garbage_report& report) {
-    std::optional<storage_clock<any_store>> clock;
     std::int64_t now = 0;
     auto const places = working_places(place);
     try {
-        if (!dry_run && !places.empty()) {
-            clock.emplace(place);
-            now = modification_times(place.list()).of(clock->name());
-        }
+        if (!dry_run && !places.empty()) now = storage_clock(place).time();
     } catch (const error&) {
         // Without it, e.g. on a full disk, those whose process has certainly ended still go.
     }
@@ -195,8 +191,7 @@ inline bool collect_temporaries(const std::string& directory, const std::string&
     if (!dry_run && !temporaries_in(directory).empty()) {  // a publisher removes the old ones
         try {
             auto place = file_store(directory).syncing_where_it_can();
-            storage_clock const clock(place);
-            now = modification_times(place.list()).of(clock.name()) / 1'000'000'000;
+            now = storage_clock(place).time() / 1'000'000'000;
         } catch (const error& e) {
             if (e.code() == make_error_code(errc::permission_denied)) throw;
             ++report.problems;

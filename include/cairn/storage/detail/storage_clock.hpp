@@ -9,6 +9,7 @@
 #include <cairn/storage/detail/running_saves.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -35,6 +36,8 @@ public:
         }
     }
     const std::string& name() const noexcept { return name_; }
+    /// When this was made, in nanoseconds; 0: not known.
+    std::int64_t time() const { return modification_times(place_.list()).of(name_); }
 
 private:
     Store& place_;
