@@ -97,7 +97,6 @@ private:
     struct boxed {
         std::size_t rank, item;
         box_runs runs;
-        std::uint64_t done;  ///< Bytes of it that were read.
     };
 
     /// Moves what a rank has put aside, except boxes.
@@ -123,7 +122,7 @@ private:
             if (s.how == item_share::way::box) {
                 add_box(item, name, layout.at[i]);
                 boxes_[item.fqn].push_back(
-                    {rank, i, box_runs(item.region, item.global_shape, size_of(item.type)), 0});
+                    {rank, i, box_runs(item.region, item.global_shape, size_of(item.type))});
                 continue;
             }
             auto const* const file = &share.files[s.file];
@@ -322,15 +321,15 @@ private:
     /// Checks a piece of a tensor whose boxes lie aside: the elements of each are in its order.
     void check_boxes(std::vector<boxed>& all, std::uint64_t begin, byte_span b) {
         for (auto& x : all)
-            while (x.done != x.runs.count() * x.runs.length()) {
-                auto const in_run = x.done % x.runs.length();
-                auto const k = static_cast<std::size_t>(x.done / x.runs.length());
+            while (auto const left = sides_[x.rank][x.item].left) {
+                auto const done = x.runs.count() * x.runs.length() - left;
+                auto const in_run = done % x.runs.length();
+                auto const k = static_cast<std::size_t>(done / x.runs.length());
                 auto const at = x.runs.at(k) + in_run - begin;
                 if (at >= b.size()) break;
                 auto const n = std::min<std::uint64_t>(x.runs.length() - in_run, b.size() - at);
                 check_item(x.rank, x.item,
                            b.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
-                x.done += n;
             }
     }
     void heed() const {
