@@ -111,19 +111,12 @@ inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, const liveness_option
         return static_cast<std::uint64_t>(x + (std::int64_t{1} << 32));
     };
     auto const number = [](auto x) { return static_cast<std::uint64_t>(x); };
-    std::array<std::uint64_t, 10> const said{
-        a.where.rank == 0 ? draw : 0,
-        wide(-mine),
-        number(fan_in),
-        ~number(fan_in),
-        number(alive.heartbeat_interval.count()),
-        ~number(alive.heartbeat_interval.count()),
-        number(alive.peer_timeout.count()),
-        ~number(alive.peer_timeout.count()),
-        number(alive.probe_timeout.count()),
-        ~number(alive.probe_timeout.count()),
-    };
-    std::array<std::uint64_t, 10> most{};
+    std::array<std::uint64_t, 10> said{a.where.rank == 0 ? draw : 0, wide(-mine)}, most{};
+    auto at = said.begin() + 2;
+    for (auto const option :
+         {number(fan_in), number(alive.heartbeat_interval.count()),
+          number(alive.peer_timeout.count()), number(alive.probe_timeout.count())})
+        for (auto const x : {option, ~option}) *at++ = x;
     mpi_check(MPI_Allreduce(said.data(), most.data(), 10, MPI_UINT64_T, MPI_MAX, given),
               "MPI_Allreduce");
     a.epoch = most[0];

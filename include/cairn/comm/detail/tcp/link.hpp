@@ -35,10 +35,7 @@ public:
     };
 
     explicit tcp_link(tcp_socket::socket s)
-        : socket_(std::move(s)), kept_(keep_from_children(socket_.native_handle())) {
-        boost::system::error_code ignored;
-        socket_.set_option(tcp_socket::no_delay(true), ignored);
-    }
+        : socket_(std::move(s)), kept_(keep_from_children(socket_.native_handle())) {}
 
     void start(events e) {
         events_ = std::move(e);
