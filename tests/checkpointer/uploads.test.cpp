@@ -329,16 +329,26 @@ BOOST_AUTO_TEST_CASE(the_newest_of_both_places_is_found) {
             });
         };
         look(3.0f);
+        auto const older = r.base;
+        r.base = cairn::memory_store();
+        r.on_ranks([&](rank& me) {
+            auto ckpt = me.checkpointer(r.options(me));
+            me.train(30);
+            BOOST_TEST(ckpt.save_now(3, me).saved);
+            (void)ckpt.wait();
+        });
+        r.base = older;
+        look(30.0f);  // of two of one name
         auto place = r.base.at("step_3");
         for (auto const& info : place.list())  // damaged here, whole there
             if (support::is_data_file("step_3/" + info.name, "step_3/__0_0"))
                 place.remove(info.name);
-        look(3.0f);
+        look(30.0f);
         for (auto const& info : place.list()) place.remove(info.name);  // an older one is here
-        look(3.0f);
+        look(30.0f);
         r.base = cairn::memory_store();
-        look(3.0f);
-        BOOST_TEST((saw.agreed() == list(4, "step_3")));
+        look(30.0f);
+        BOOST_TEST((saw.agreed() == list(5, "step_3")));
         // Steps go back: what is saved now is newer than all that is in the second place.
         r.on_ranks([&](rank& me) {
             auto ckpt = me.checkpointer(r.options(me, 100));

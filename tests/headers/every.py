@@ -4,7 +4,7 @@
 `poisoned`: among hostile macros. What cairn itself includes comes first, so that only names in
 cairn's own text are caught. `backwards`: the last header first, and each twice.
 
-Usage: every.py poisoned|backwards PROJECT_ROOT OUTPUT LIBRARY...
+Usage: every.py poisoned|backwards|backwards_poisoned PROJECT_ROOT OUTPUT LIBRARY...
     Left out are headers that need another library than these.
 """
 import pathlib
@@ -29,10 +29,11 @@ def main() -> None:
     house = layering.house(root / "include")
     files = house.with_libraries(sys.argv[4:])
     headers = [f for f in files if f.endswith(".hpp")]
-    if way == "poisoned":
-        lines = poison(house.others(files)) + [f"#include <{h}>" for h in headers]
-    else:
-        lines = [f"#include <{h}>" for h in headers[::-1] for _ in range(2)]
+    if "backwards" in way:
+        headers = [h for h in headers[::-1] for _ in range(2)]
+    lines = [f"#include <{h}>" for h in headers]
+    if "poisoned" in way:
+        lines = poison(house.others(files)) + lines
     text = "\n".join(lines) + "\n"
     if not output.exists() or output.read_text() != text:
         output.write_text(text)

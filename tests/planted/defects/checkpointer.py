@@ -145,7 +145,7 @@ DEFECTS = [
     Defect("busy-never-waits", SCHEDULE,
            "f.signalled || when_busy_ == busy_policy::wait)",
            "(f.signalled && !PLANTED) || when_busy_ == busy_policy::wait)",
-           by="checkpointer:checkpointer_signals",
+           by="checkpointer:checkpoint_schedule",
            wrong="a signal while a save is written is only queued"),
     Defect("least-interval-ignored", SCHEDULE,
            "return std::max(o->at_least, duration(static_cast<duration::rep>(by_share)));",
