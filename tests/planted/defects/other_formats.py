@@ -331,8 +331,8 @@ DEFECTS = [
            "if (odd != meta_.unsupported.end() ?",
            "if (PLANTED ? false : odd != meta_.unsupported.end() ?",
            by="storage:safetensors_directories", wrong="a name is both a tensor and none"),
-    Defect("ignored-weights-unsaid", READER,
-           "if (!ignored_.empty())", "if (!ignored_.empty() && !PLANTED)",
-           by="storage:safetensors_directories",
+    Defect("ignored-weights-unsaid", INDEX,
+           "if (!name.empty())\n        notes", "if (!name.empty() && !PLANTED)\n        notes",
+           by="storage:safetensors_directories storage:torch_save_reader",
            wrong="nothing says that other programs load other weights of a directory"),
 ]
