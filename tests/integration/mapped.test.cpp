@@ -351,7 +351,11 @@ BOOST_AUTO_TEST_CASE(a_conversion_tells_of_codes_that_it_turns_without_their_sca
     BOOST_TEST(support::contains(told.front(), {"'w'", "'w_scale_inv'", "use dequantise"}));
     how.set("w_scale_inv", transpose(stored("w_scale_inv")));
     BOOST_TEST(warnings(how).empty());
-    BOOST_TEST(warnings(cairn::mapping().rename("v", "w")).empty());
+    auto renamed = cairn::mapping().rename("v", "w");
+    BOOST_TEST_REQUIRE(warnings(renamed).size() == 1u);
+    BOOST_TEST(support::contains(warnings(renamed).front(), {"'v'", "'w_scale_inv'"}));
+    renamed.rename("v_scale_inv", "w_scale_inv");
+    BOOST_TEST(warnings(renamed).empty());
     save({});  // one for all codes
     BOOST_TEST(warnings(cairn::mapping().set("w", transpose(stored("w")))).empty());
 }

@@ -50,6 +50,9 @@ BOOST_AUTO_TEST_CASE(codes_are_numbers_of_one_byte_with_scales_of_any_known_name
         BOOST_TEST(found(m, codes).empty());
         m.unsupported[scales].type = "F8_NEW";
         BOOST_TEST(found(m, codes) == scales);
+        m.unsupported.clear();
+        m.entries.emplace(scales, cairn::value_metadata{});
+        BOOST_TEST(found(m, codes) == scales);
     }
     BOOST_TEST(found(of({{"a.weight", dtype::int8},
                          {"a.input_scale", dtype::float32},

@@ -279,8 +279,13 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
                                         std::string(name_of(now.type)) + " " +
                                         to_string(now.shape));
         }
-    if (coordinator_)
-        for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
+    if (!coordinator_) return;
+    for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
+    auto const& m = pieces_->meta();
+    for (auto const& [fqn, codes] : m.codes)
+        if (converts(fqn) && scales_of(m, fqn).empty())
+            to.saved.warnings.push_back("'" + fqn + "' has codes whose scales are called '" +
+                                        codes.scales + "': use dequantise, or set a line for them");
 }
 
 }  // namespace cairn::detail

@@ -28,7 +28,7 @@ CAIRN_DECL bool is_scale_name(std::string_view name) {
 CAIRN_DECL std::vector<std::string> scales_of(const metadata& m, const std::string& codes) {
     std::vector<std::string> all;
     auto const add = [&](const std::string& name) {
-        if (m.tensor(name) != nullptr || m.unsupported.contains(name)) all.push_back(name);
+        if (m.entries.contains(name) || m.unsupported.contains(name)) all.push_back(name);
     };
     for (auto const* end : {"_scale_inv", "_scale", "_scales", "_zero_point"}) add(codes + end);
     for (auto const& [end, of_scales] :
@@ -52,7 +52,7 @@ CAIRN_DECL std::vector<std::string> scales_of(const metadata& m, const std::stri
             auto const in = layer_of(name);  // bitsandbytes: `weight.absmax`, of `weight`
             if ((in == layer || in == codes) && is_scale_name(name) && !became_one_dtype(name) &&
                 std::find(all.begin(), all.end(), name) == all.end())
-                add(name);
+                all.push_back(name);
         }
     };
     add_beside(m.entries);

@@ -283,14 +283,17 @@ private:
         if (holds_weights(t.type))
             if (auto const codes = codes_of(*stored_, name, stored->type)) {
                 report_.dtypes.push_back({name, codes->type, t.type});
-                problems_.add(errc::dtype_mismatch,
-                              {.fqn = name,
-                               .expected = "weights that can become " +
-                                           std::string(name_of(t.type)) + " as in the state",
-                               .found = std::string(name_of(codes->type)) +
-                                        " codes with scales, '" + codes->scales + "'",
-                               .remedy = "for FP8, MXFP4 and NVFP4 pass a dequantising_reader; "
-                                         "otherwise have the state hold the stored dtype"});
+                problems_.add(
+                    errc::dtype_mismatch,
+                    {.fqn = name,
+                     .expected = "weights that can become " + std::string(name_of(t.type)) +
+                                 " as in the state",
+                     .found = std::string(name_of(codes->type)) + " codes with scales, '" +
+                              codes->scales + "'",
+                     .remedy = codes->type != stored->type
+                                   ? "use dequantise in the mapping, or leave the cast out"
+                                   : "for FP8, MXFP4 and NVFP4 pass a dequantising_reader; "
+                                     "otherwise have the state hold the stored dtype"});
                 return false;
             }
         if (stored->type != t.type) {

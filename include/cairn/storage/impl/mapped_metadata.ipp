@@ -129,7 +129,9 @@ CAIRN_DECL std::vector<std::string> mapped_metadata::moved_codes() const {
     for (auto const& made : made_.tensors) all.merge(moved_sources(made.second));
     std::vector<std::string> found;
     for (auto const& codes : all) {
-        if (size_of(stored_.tensor(codes)->type) != 1) continue;
+        if (auto const type = stored_.tensor(codes)->type;
+            size_of(type) != 1 || type == dtype::boolean)
+            continue;
         for (auto const& scales : scales_of(stored_, codes)) {
             auto const* const s = stored_.tensor(scales);
             if (s != nullptr && s->shape.product() > 1 && !all.contains(scales))
@@ -207,7 +209,8 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
                                                           : chunks_of(t)});
         add_path(fqn, t.source_name());
         for (auto const& p : t.pieces)
-            if (!p.is_constant()) note_codes(fqn, p.from->name, p.from->type);
+            if (!p.is_constant() && !m.codes.contains(fqn))
+                note_codes(fqn, p.from->name, p.from->type);
         if (renamed_.count(fqn) != 0) keep_foreign(fqn, stored_name(fqn));
     }
     for (auto const& [fqn, v] : made_.values) {
