@@ -34,10 +34,14 @@ int ranks_of(const Part& part) {
 /// It is a save whose state is the source: it commits as a save does, and a conversion that is
 /// killed leaves what a save leaves. Memory does not grow with the tensors: they are read in pieces
 /// of 4 MiB, two for each thread that writes; values are held until they are written, and the
-/// checksums of files of cairn's, 64 MiB for each TiB, as long as it runs. Of tensors that are
-/// stored in another order or that a mapping has in one, e.g. transposed, or as lazy views, 32 MiB
-/// are read at once by each thread, and in each process up to 16 such stretches are held for each
-/// rank, or one for each of its threads if those are more. Bytes are checked as in a load.
+/// checksums of files of cairn's, 64 MiB for each TiB, as long as it runs. Of tensors that cairn or
+/// `torch.save` has stored in another order, e.g. transposed, or as lazy views, or that a mapping
+/// has in one, 32 MiB are read at once by each thread, and in each process up to 16 such stretches
+/// are held for each rank, or one for each of its threads if those are more. A tensor that
+/// PyTorch's DCP has stored transposed is read nearly whole for each piece: no index tells its
+/// order. Bytes are checked as in a load.
+///
+/// What is left out (`convert_report::left_out`) is lost where the target replaces the source.
 ///
 /// @param from     A path, or a store and an id.
 /// @param to       The checkpoint to write, as for @ref save.

@@ -143,6 +143,7 @@
 #include <cairn/metadata/impl/coverage.ipp>
 #include <cairn/metadata/impl/metadata.ipp>
 #include <cairn/metadata/impl/path_like.ipp>
+#include <cairn/metadata/impl/scales.ipp>
 #include <cairn/metadata/impl/stored_bytes.ipp>
 #include <cairn/metadata/impl/tiling.ipp>
 #include <cairn/metadata/impl/value.ipp>

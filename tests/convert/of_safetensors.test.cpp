@@ -92,6 +92,8 @@ BOOST_AUTO_TEST_CASE(codes_and_scales_of_any_form_do_not_become_another_dtype) {
              sample{"l.weight:F8_E4M3", of("quark"), "l.weight"},
              sample{"l.weight:F8_E4M3", of("fp8"), ""},
              sample{"l.scale_weight:BF16 l.weight:F8_E4M3", "", "l.weight"},
+             sample{"l.weight:F8_E4M3 l.weight_scale:U8", "", "l.weight"},
+             sample{"l.weight:F8_E4M3 l.weight_scale:F8_NEW", "", "l.weight"},
              sample{"a.logit_scale:F32 a.relative_position_index:I64", "", ""},
          }) {
         support::scratch s;

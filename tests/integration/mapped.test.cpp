@@ -21,6 +21,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -350,9 +351,42 @@ BOOST_AUTO_TEST_CASE(a_conversion_tells_of_codes_that_it_turns_without_their_sca
     BOOST_TEST(support::contains(told.front(), {"'w'", "'w_scale_inv'", "use dequantise"}));
     how.set("w_scale_inv", transpose(stored("w_scale_inv")));
     BOOST_TEST(warnings(how).empty());
-    BOOST_TEST(warnings(cairn::mapping().rename("v", "w")).empty());
+    auto renamed = cairn::mapping().rename("v", "w");
+    BOOST_TEST_REQUIRE(warnings(renamed).size() == 1u);
+    BOOST_TEST(support::contains(warnings(renamed).front(), {"'v'", "'w_scale_inv'"}));
+    renamed.rename("v_scale_inv", "w_scale_inv");
+    BOOST_TEST(warnings(renamed).empty());
     save({});  // one for all codes
     BOOST_TEST(warnings(cairn::mapping().set("w", transpose(stored("w")))).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_conversion_casts_no_codes_without_their_scales) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<std::uint8_t> codes(4, 0x38);
+    std::vector<float> scale{1};
+    tensor_view const w(dtype::float8_e4m3fn, {4}, codes.data());
+    cairn::save(cairn::state_dict{{"w", w}, {"w_scale_inv", scale}, {"plain", w}}, "c", store);
+    auto const refuses = [&](const cairn::mapping& how, const cairn::convert_options& o,
+                             const char* name) {
+        auto const right = [&](const cairn::error& e) {
+            return support::contains(e.what(), {name, "'w_scale_inv'", "use dequantise"});
+        };
+        BOOST_CHECK_EXCEPTION((void)cairn::convert({store, "c"}, "d", o, store, how), cairn::error,
+                              right);
+        BOOST_CHECK_EXCEPTION(cairn::check_conversion({store, "c"}, o, how), cairn::error, right);
+    };
+    auto how = cairn::mapping().set("x", cast(stored("w"), dtype::float32));
+    refuses(how, {}, "'x'");
+    cairn::convert_options o;
+    o.wants = [](std::string_view fqn) { return fqn != "x"; };
+    BOOST_CHECK_NO_THROW((void)cairn::convert({store, "c"}, "d", o, store, how));
+    how = cairn::mapping().set("x", cast(stored("plain"), dtype::float32)).rename("v", "w");
+    BOOST_CHECK_NO_THROW((void)cairn::convert({store, "c"}, "d", store, how));
+    o = {};
+    o.map_back = true;
+    how = cairn::mapping().set("w", cast(stored("y", {{}, dtype::bfloat16}), dtype::float8_e4m3fn));
+    refuses(how, o, "'y'");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

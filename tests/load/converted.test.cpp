@@ -3,7 +3,10 @@
 // made beside the user's memory.
 #include "replicas.hpp"
 
+#include "support/error_codes.hpp"
+
 #include <cairn/cairn.hpp>
+#include <cairn/mapping/mapping.hpp>
 #include <cairn/tensor/convert.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -216,6 +219,78 @@ BOOST_AUTO_TEST_CASE(codes_of_quantised_weights_are_not_converted_as_if_they_wer
             cairn::state_dict as_stored{{"w", tensor_view(type, {4}, codes.data())}, {name, other}};
             BOOST_TEST(cairn::load(as_stored, "c", o, store).converted.empty());
         }
+}
+
+/// As bitsandbytes, ComfyUI and Mistral name scales.
+BOOST_AUTO_TEST_CASE(codes_are_not_weights_whatever_their_scales_are_called) {
+    std::vector<float> scale(1), wide(4);
+    std::vector<std::byte> codes(4, std::byte{0x38});
+    cairn::state_dict as_weights{{"l.weight", wide}};
+    for (std::string const name : {"l.SCB", "l.scale_weight", "l.qscale_weight"}) {
+        cairn::memory_store store;
+        cairn::state_dict stored{{"l.weight", tensor_view(dtype::int8, {4}, codes.data())},
+                                 {name, scale}};
+        cairn::save(stored, "c", store);
+        BOOST_CHECK_EXCEPTION(
+            cairn::load(as_weights, "c", converting(), store), cairn::error, [&](const auto& e) {
+                return support::is(e, cairn::errc::dtype_mismatch) &&
+                       e.context().found == "int8 codes with scales, '" + name + "'";
+            });
+    }
+    cairn::memory_store store;
+    cairn::state_dict stored{{"l.weight", tensor_view(dtype::int8, {4}, codes.data())},
+                             {"logit_scale", scale}};
+    cairn::save(stored, "c", store);
+    BOOST_TEST(cairn::load(as_weights, "c", converting(), store).converted.size() == 1u);
+    BOOST_TEST(wide[0] == 56.0f);
+}
+
+BOOST_AUTO_TEST_CASE(codes_are_seen_through_a_mapping) {
+    using namespace cairn::map;
+    cairn::memory_store store;
+    std::vector<float> scale(1), other(1), wide(8);
+    std::vector<std::byte> codes(4, std::byte{0x38}), more(8);
+    tensor_view const a(dtype::float8_e4m3fn, {4}, codes.data());
+    cairn::save(
+        cairn::state_dict{
+            {"q", a}, {"k", a}, {"q_scale_inv", scale}, {"k_scale_inv", scale}, {"plain", a}},
+        "c", store);
+    auto const load = [&](const cairn::mapping& how, const cairn::load_options& o, dtype type,
+                          std::int64_t n) {
+        auto* const memory =
+            type == dtype::float32 ? reinterpret_cast<std::byte*>(wide.data()) : more.data();
+        return cairn::load(cairn::state_dict{{"w", tensor_view(type, {n}, memory)}}, "c", o, store,
+                           how);
+    };
+    auto const refuses = [&](const cairn::mapping& how, const cairn::load_options& o,
+                             std::int64_t n) {
+        BOOST_CHECK_EXCEPTION(load(how, o, dtype::float32, n), cairn::error, [](const auto& e) {
+            return support::is(e, cairn::errc::dtype_mismatch) && e.context().fqn == "w" &&
+                   e.context().found.starts_with("float8_e4m3fn codes with scales, '") &&
+                   e.context().remedy.find("dequantising_reader") != std::string::npos;
+        });
+    };
+    using cairn::mapping;
+    auto const qk = concat(0, {stored("q"), stored("k")});
+    refuses(mapping().rename("w", "q"), converting(), 4);
+    refuses(mapping().set("w", qk), converting(), 8);
+    refuses(mapping().set("w", cast(qk, dtype::float32)), {}, 8);
+    BOOST_TEST(load(mapping().set("w", qk), {}, dtype::float8_e4m3fn, 8).converted.empty());
+    BOOST_TEST((more[7] == std::byte{0x38}));
+    BOOST_TEST(
+        load(mapping().set("w", cast(stored("plain"), dtype::float32)), {}, dtype::float32, 4)
+            .converted.empty());
+    BOOST_TEST(wide[3] == 1.0f);
+    // The scales have another name, the codes keep theirs.
+    BOOST_CHECK_THROW(
+        cairn::load(cairn::state_dict{{"q", tensor_view(dtype::float32, {4},
+                                                        reinterpret_cast<std::byte*>(wide.data()))},
+                                      {"s", other}},
+                    "c", converting(), store, mapping().rename("s", "q_scale_inv")),
+        cairn::error);
+    // The state does not have the name that is cast.
+    cairn::load(cairn::state_dict{{"s", other}}, "c", converting(), store,
+                mapping().rename("s", "q_scale_inv").set("w", cast(qk, dtype::float32)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,6 +46,31 @@ public:
         return m;
     }
 };
+
+/// Each of its four pieces is in all columns.
+void convert_transposed(std::optional<int> zstd_level) {
+    std::vector<float> w(std::size_t{4} << 20);
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i);
+    cairn::memory_store memory, to;
+    cairn::torch_writer_options o;
+    o.zstd_level = zstd_level;
+    (void)cairn::save(cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048},
+                                                                 {1, 2048}, w.data())}},
+                      "c", cairn::torch_writer(memory, o));
+    support::counting_store store(memory);
+    (void)cairn::convert(cairn::convert_source(store, "c"), "c", to);
+    cairn::torch_reader reader(memory);
+    reader.reset("c");
+    auto const at = reader.read_metadata().tensor("w")->chunks.location(0);
+    BOOST_TEST(at.transforms.empty() == !zstd_level.has_value());
+    BOOST_TEST(store.reads(at.file, at.offset, at.length).second == 1);
+    std::vector<float> found(w.size());
+    (void)cairn::load(
+        cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048}, found.data())}},
+        "c", to);
+    for (std::size_t k = 0; k < w.size(); k += 997)
+        BOOST_TEST_REQUIRE(found[k] == w[k % 2048 * 2048 + k / 2048]);
+}
 
 }  // namespace
 
@@ -163,26 +189,11 @@ BOOST_AUTO_TEST_CASE(tensors_with_gaps_share_one_buffer) {
     BOOST_TEST((memory.back()[0] == 3.0f && memory.back()[1] == 0.0f));
 }
 
-/// Each of its four pieces is in all columns.
 BOOST_AUTO_TEST_CASE(a_conversion_reads_a_transposed_tensor_once) {
-    std::vector<float> w(std::size_t{4} << 20);
-    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i);
-    cairn::memory_store memory, to;
-    (void)cairn::save(cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048},
-                                                                 {1, 2048}, w.data())}},
-                      "c", cairn::torch_writer(memory));
-    support::counting_store store(memory);
-    (void)cairn::convert(cairn::convert_source(store, "c"), "c", to);
-    cairn::torch_reader reader(memory);
-    reader.reset("c");
-    auto const at = reader.read_metadata().tensor("w")->chunks.location(0);
-    BOOST_TEST(store.reads(at.file, at.offset, at.length).second == 1);
-    std::vector<float> found(w.size());
-    (void)cairn::load(
-        cairn::state_dict{{"w", cairn::tensor_view(cairn::dtype::f32, {2048, 2048}, found.data())}},
-        "c", to);
-    for (std::size_t k = 0; k < w.size(); k += 997)
-        BOOST_TEST_REQUIRE(found[k] == w[k % 2048 * 2048 + k / 2048]);
+    convert_transposed(std::nullopt);
+}
+BOOST_AUTO_TEST_CASE(a_conversion_decodes_a_transposed_tensor_once) {
+    convert_transposed(1);
 }
 
 /// Each of its two pieces is in all files.

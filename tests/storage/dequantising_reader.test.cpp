@@ -199,6 +199,10 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused_by_name_and_the_rest_is_read) 
     twice.tensors["a_scales"] = random_bytes(random, dtype::uint8, {4, 1});
     twice.tensors["a"] = random_floats(random, {1});
     has(why(twice, {}, "a_blocks"), "is stored beside it");
+    support::whole of_bitsandbytes;
+    of_bitsandbytes.tensors["l.weight"] = random_bytes(random, dtype::int8, {4, 4});
+    of_bitsandbytes.tensors["l.SCB"] = random_floats(random, {4});
+    has(why(of_bitsandbytes, {}, "l.weight"), "int8 with 'l.SCB'");
 }
 
 BOOST_AUTO_TEST_CASE(a_tensor_has_one_part_in_one_weight) {

@@ -413,6 +413,11 @@ BOOST_AUTO_TEST_CASE(a_directory_with_an_index_is_a_model_in_several_files) {
     BOOST_TEST(loaded("m", "l.a").first == 1);
     BOOST_TEST(loaded("m", "l.b").first == 2);
     BOOST_TEST(loaded("m", "l.b").second.empty());
+    put("pytorch_model.bin", shard({"l.b"}, 3));
+    auto const beside = loaded("m", "l.b");
+    BOOST_TEST(beside.first == 2);
+    BOOST_TEST_REQUIRE(beside.second.size() == 1);
+    BOOST_TEST(beside.second[0].starts_with("'pytorch_model.bin' is not read"), beside.second[0]);
     auto const [x, notes] = loaded("m/pytorch_model-00002-of-00002.bin", "l.a");
     BOOST_TEST(x == 2);
     BOOST_TEST_REQUIRE(notes.size() == 1);

@@ -11,6 +11,8 @@
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/checked_payloads.hpp>
 #include <cairn/storage/detail/compressed_item.hpp>
+#include <cairn/storage/detail/stored_chunk.hpp>
+#include <cairn/storage/open_file.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -196,6 +198,20 @@ BOOST_AUTO_TEST_CASE(other_transforms_are_refused_by_name) {
     }
     is_refused(with({"stream.zstd/1", "stream.other/1"}), errc::unsupported,
                "'stream.zstd/1', 'stream.other/1'");
+}
+
+/// What its checksum is of, only that version knows.
+BOOST_AUTO_TEST_CASE(a_value_with_a_transform_of_a_later_version_is_not_called_damaged) {
+    cairn::memory_store store;
+    store.publish("o", std::vector<std::byte>(8), std::nullopt);
+    cairn::open_file file(store.open("o"), "file");
+    cairn::storage_location at;
+    at.length = 8;
+    at.transforms = {"stream.later/1"};
+    at.layout.emplace().item_crc = 1;
+    BOOST_CHECK_EXCEPTION(
+        (void)cairn::detail::whole_value_item(file, "v", at, ""), cairn::error,
+        [](const cairn::error& e) { return e.code() == make_error_code(errc::unsupported); });
 }
 
 BOOST_AUTO_TEST_CASE(values_are_bounded) {

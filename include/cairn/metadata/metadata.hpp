@@ -61,6 +61,13 @@ struct unmade_name {
     friend bool operator==(const unmade_name&, const unmade_name&) = default;
 };
 
+/// Numbers of one byte that are weights only with scales.
+struct quantised_codes {
+    dtype type = dtype::uint8;
+    std::string scales{};  ///< The stored name of their scales, or of some of these.
+    friend bool operator==(const quantised_codes&, const quantised_codes&) = default;
+};
+
 /// What the data files of a checkpoint are.
 enum class checkpoint_format : std::uint8_t {
     torch_dcp,    ///< PyTorch's DCP: each item is a torch.save stream.
@@ -110,6 +117,9 @@ struct metadata {
     /// What is stored under these names is not loaded: a mapping makes something else under them.
     /// Set as `if_asked`.
     std::set<std::string, std::less<>> hidden{};
+    /// By name: the codes that a tensor consists of, also where a mapping casts them; the names
+    /// that it makes do not tell which these are. Set as `if_asked`.
+    std::map<std::string, quantised_codes, std::less<>> codes{};
     /// Members of PyTorch's classes that this version does not know (`Metadata.extra`), if they are
     /// not None, or of `__metadata__` in safetensors files (`__metadata__.title`). A load ignores
     /// them. Set only in metadata that was read from a pickle, or from such files.

@@ -44,7 +44,7 @@ public:
     CAIRN_DECL void reset(const checkpoint_id& id);
     /// @throws error errc::not_found if there is neither such a file nor a directory with some;
     /// errc::corrupt for a file that contradicts itself, the index or another file, naming both;
-    /// errc::unsupported for what safetensors 0.8 does not have
+    /// errc::unsupported for a file of another format, or a header larger than safetensors allows
     CAIRN_DECL metadata read_metadata();
     CAIRN_DECL void set_up_reader(const metadata& m, const storage_setup& me);
     void set_up_reader(metadata&&, const storage_setup&) = delete;

@@ -202,6 +202,6 @@ DEFECTS = [
            "if (first != fqn)", "if (first != fqn && !PLANTED)",
            by="models:tied", wrong="a change under the first name of a tied weight is lost"),
     Defect("codes-converted-as-weights", "planner/detail/load_side.hpp",
-           "if (size_of(d.stored) > 1 ||", "if (PLANTED || size_of(d.stored) > 1 ||",
+           "if (holds_weights(t.type))", "if (!PLANTED && holds_weights(t.type))",
            by="load:converted", wrong="quantised weights are loaded without their scales"),
 ]

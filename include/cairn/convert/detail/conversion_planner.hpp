@@ -47,6 +47,7 @@ public:
 
 private:
     void check_something_is_converted() const;
+    void check_no_codes_are_cast() const;
     void check_codes_stay() const;
     std::map<std::string, std::string, std::less<>> changed_forms() const;
     bool converts(const std::string& fqn) const;

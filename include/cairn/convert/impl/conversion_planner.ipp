@@ -10,6 +10,7 @@
 #include <cairn/format/native/index.hpp>
 #include <cairn/format/quantised/tensors.hpp>
 #include <cairn/metadata/detail/codec.hpp>
+#include <cairn/metadata/detail/scales.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/quantisation_config.hpp>
 #include <cairn/tensor/convert.hpp>
@@ -51,6 +52,7 @@ CAIRN_DECL void conversion_planner::set_up_save(const flat_state&, int rank, boo
     if (options_.floats_as || !pieces_->stored().stored_as.empty())
         for (auto const& [fqn, entry] : pieces_->meta().entries)
             if (converts(fqn)) pieces_->add_stored_names(fqn, used_);
+    check_no_codes_are_cast();
     if (options_.floats_as) check_codes_stay();
     for (auto const& [fqn, form] : changed_forms())
         if (pieces_->stored().tensor(fqn)->type == dtype::float4_e2m1fn_x2)
@@ -87,6 +89,22 @@ CAIRN_DECL void conversion_planner::check_something_is_converted() const {
                           " is wanted",
                  .remedy = "look at the names, as `cairn ls` prints them: the target would be "
                            "empty"});
+}
+
+/// @throws error errc::dtype_mismatch if a mapping makes weights of codes without their scales
+CAIRN_DECL void conversion_planner::check_no_codes_are_cast() const {
+    auto const& m = pieces_->meta();
+    for (auto const& [fqn, codes] : m.codes) {
+        auto const type = m.tensor(fqn)->type;
+        if (!converts(fqn) || !holds_weights(type)) continue;
+        throw error(errc::dtype_mismatch,
+                    {.fqn = fqn,
+                     .file = from_.id,
+                     .expected = "weights that a mapping may cast to " + std::string(name_of(type)),
+                     .found = std::string(name_of(codes.type)) + " codes with scales, '" +
+                              codes.scales + "'",
+                     .remedy = "use dequantise in the mapping, or leave the cast out"});
+    }
 }
 
 /// Codes and scales of another dtype would pass for weights, or be rounded ones.
@@ -261,8 +279,13 @@ CAIRN_DECL void conversion_planner::report(convert_report& to) const {
                                         std::string(name_of(now.type)) + " " +
                                         to_string(now.shape));
         }
-    if (coordinator_)
-        for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
+    if (!coordinator_) return;
+    for (auto& text : pieces_->moved_codes()) to.saved.warnings.push_back(std::move(text));
+    auto const& m = pieces_->meta();
+    for (auto const& [fqn, codes] : m.codes)
+        if (converts(fqn) && scales_of(m, fqn).empty())
+            to.saved.warnings.push_back("'" + fqn + "' has codes whose scales are called '" +
+                                        codes.scales + "': use dequantise, or set a line for them");
 }
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/format/json.hpp>
 #include <cairn/format/quantised/tensors.hpp>
+#include <cairn/metadata/detail/scales.hpp>
 #include <cairn/tensor/dtype.hpp>
 
 #include <algorithm>
@@ -165,9 +166,9 @@ private:
         auto const* const t = m_.tensor(name);
         if (t == nullptr || !is_integer(t->type)) return;
         if (said_.method.empty() && !name.ends_with("weight")) return;
-        for (auto const* end : {"_scale", "_scale_inv", "_scales", "_zero_point"})
-            if (tensor(name + end) && used_.count(name + end) == 0)
-                return note(name, std::string(name_of(t->type)) + " with '" + name + end +
+        for (auto const& scales : detail::scales_of(m_, name))
+            if (used_.count(scales) == 0)
+                return note(name, std::string(name_of(t->type)) + " with '" + scales +
                                       "', which is no form of quantised weights that is known");
     }
 
@@ -218,22 +219,9 @@ inline bool is_known_algorithm(std::string_view algorithm) {
     return algorithm.empty() || algorithm == "FP8" || algorithm == "NVFP4";
 }
 
-/// The name of the layer that a tensor is in.
-inline std::string_view layer_of(std::string_view name) {
-    auto const dot = name.rfind('.');
-    return name.substr(0, dot == name.npos ? 0 : dot);
-}
-/// Whether a tensor beside codes is called as scales are: `weight_scale_inv`, `scales` of GPTQ and
-/// AWQ, `absmax`, `quant_map` and `SCB` of bitsandbytes, `zero` of HQQ.
-inline bool is_scale_name(std::string_view name) {
-    auto const last = name.substr(name.rfind('.') + 1);
-    constexpr std::array<std::string_view, 5> words{"scale", "zero", "absmax", "quant_map", "SCB"};
-    return std::any_of(words.begin(), words.end(),
-                       [&](auto word) { return last.find(word) != last.npos; });
-}
 /// Integers of 8 bytes are indices.
 inline bool may_be_codes(std::string_view name, const tensor_metadata& t) {
-    if (is_scale_name(name)) return false;
+    if (detail::is_scale_name(name)) return false;
     return is_float8(t.type) || (is_integer(t.type) && size_of(t.type) <= 4 &&
                                  (t.shape.size() >= 2 || name.ends_with("weight")));
 }
@@ -282,24 +270,26 @@ CAIRN_DECL std::set<std::string> floating_parts(const metadata& m, const config&
     for (auto const& [name, entry] : m.entries) {
         auto const* const t = std::get_if<tensor_metadata>(&entry);
         if (t == nullptr || !impl::may_be_codes(name, *t)) continue;
-        layers.insert(impl::layer_of(name));
+        layers.insert(detail::layer_of(name));
         layers.insert(name);  // bitsandbytes: `weight.absmax`, of `weight`
     }
     bool const takes_all = !is_known_form(said);
     std::set<std::string> parts;
-    std::vector<std::string_view> floats;
+    std::vector<std::string> floats;
     for (auto const& [name, entry] : m.entries) {
         auto const* const t = std::get_if<tensor_metadata>(&entry);
-        auto const layer = impl::layer_of(name);
+        auto const layer = detail::layer_of(name);
         if (t == nullptr || info(t->type).kind != dtype_class::floating || !layers.contains(layer))
             continue;
         if (impl::is_float8(t->type)) floats.push_back(name);
-        if (!takes_all && !impl::is_scale_name(name)) continue;
+        if (!takes_all && !detail::is_scale_name(name)) continue;
         parts.insert(name);
         scaled.insert(layer);
     }
-    for (auto const name : floats)
-        if (scaled.contains(name) || scaled.contains(impl::layer_of(name))) parts.emplace(name);
+    for (auto& name : floats)  // scales may also be integers, or of a dtype that is not known
+        if (scaled.contains(name) || scaled.contains(detail::layer_of(name)) ||
+            !detail::scales_of(m, name).empty())
+            parts.insert(std::move(name));
     return parts;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cairn/detail/failures.hpp>
 #include <cairn/metadata/detail/entry_cursor.hpp>
+#include <cairn/metadata/detail/scales.hpp>
 #include <cairn/planner/detail/load_problems.hpp>
 #include <cairn/planner/detail/save_side.hpp>
 #include <cairn/planner/detail/tied_leaves.hpp>
@@ -278,7 +279,24 @@ private:
                            .found = to_string(stored->shape) + " in the checkpoint"});
             return false;
         }
-        if (stored->type != t.type && !t.shards.empty()) {
+        if (t.shards.empty()) return true;
+        if (holds_weights(t.type))
+            if (auto const codes = codes_of(*stored_, name, stored->type)) {
+                report_.dtypes.push_back({name, codes->type, t.type});
+                problems_.add(
+                    errc::dtype_mismatch,
+                    {.fqn = name,
+                     .expected = "weights that can become " + std::string(name_of(t.type)) +
+                                 " as in the state",
+                     .found = std::string(name_of(codes->type)) + " codes with scales, '" +
+                              codes->scales + "'",
+                     .remedy = codes->type != stored->type
+                                   ? "use dequantise in the mapping, or leave the cast out"
+                                   : "for FP8, MXFP4 and NVFP4 pass a dequantising_reader; "
+                                     "otherwise have the state hold the stored dtype"});
+                return false;
+            }
+        if (stored->type != t.type) {
             dtype_difference const d{name, stored->type, t.type};
             if (options_->dtypes == dtype_policy::refuse || !can_convert(stored->type, t.type)) {
                 report_.dtypes.push_back(d);
@@ -289,32 +307,9 @@ private:
                                .remedy = "ask for dtype_policy::convert"});
                 return false;
             }
-            if (auto const scales = scales_of(name, d); !scales.empty()) {
-                report_.dtypes.push_back(d);
-                problems_.add(errc::dtype_mismatch,
-                              {.fqn = name,
-                               .expected = "weights that can become " +
-                                           std::string(name_of(t.type)) + " as in the state",
-                               .found = std::string(name_of(stored->type)) +
-                                        " codes with scales, '" + scales + "'",
-                               .remedy = "pass a dequantising_reader, or have the state hold the "
-                                         "stored dtype"});
-                return false;
-            }
             report_.converted.push_back(d);
         }
         return true;
-    }
-
-    /// Returns the name of the scales without which numbers of one byte are no weights; empty:
-    /// there are none.
-    std::string scales_of(const std::string& name, const dtype_difference& d) const {
-        if (size_of(d.stored) > 1 || size_of(d.wanted) == 1 ||
-            info(d.wanted).kind != dtype_class::floating)
-            return {};
-        for (auto const* end : {"_scale_inv", "_scale"})
-            if (stored_->tensor(name + end) != nullptr) return name + end;
-        return {};
     }
 
     void add_value(load_plan& plan, const value_leaf& o, const std::string& name,

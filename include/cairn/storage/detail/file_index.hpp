@@ -90,6 +90,14 @@ inline shard_name shard_of(std::string_view name) {
     return s;
 }
 
+/// Notes that a file beside an index is none of those that it names.
+/// @param name  Empty: there is none.
+inline void note_beside_index(unverified& notes, const std::string& name) {
+    if (!name.empty())
+        notes.note("'" + name +
+                   "' is not read, as the index does not name it; other programs may read it "
+                   "instead of the files that the index names");
+}
 /// Notes that a file which was named alone is one of several.
 inline void note_other_shards(unverified& notes, const std::string& name) {
     if (auto const n = shard_of(name).count; n > 1)

@@ -114,13 +114,13 @@ inline byte_vector whole_item(open_file& file, const std::string& fqn, const sto
 }
 
 /// Reads the item of a value. Nothing but a limit of cairn's says how large its content may be, so
-/// that an item beyond it may be intact.
+/// that an item beyond it may be intact. So may one with a transform that cairn does not know.
 inline byte_vector whole_value_item(open_file& file, const std::string& fqn,
                                     const storage_location& at, const std::string& save_id) {
     try {
         return whole_item(file, fqn, at, save_id, most_value_bytes(at.length), errc::unsupported);
     } catch (const error& e) {
-        if (e.code() == make_error_code(errc::unsupported) && at.layout &&
+        if (e.code() == make_error_code(errc::unsupported) && is_zstd(at.transforms) && at.layout &&
             format::crc32(file.bytes(at.offset, at.length)) != at.layout->item_crc)
             bad_item(file, fqn);
         throw;

@@ -6,6 +6,7 @@
 #include <cairn/error.hpp>
 #include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/metadata/detail/path_like.hpp>
+#include <cairn/metadata/detail/scales.hpp>
 #include <cairn/metadata/stored_bytes.hpp>
 #include <cairn/storage/detail/finer_boxes.hpp>
 #include <cairn/storage/detail/mapped_metadata.hpp>
@@ -39,15 +40,6 @@ inline std::set<std::string> moved_sources(const map::detail::mapped_tensor& t) 
     for (auto const& p : t.pieces)
         if (!p.is_constant() && (t.pieces.size() != 1 || p != map::detail::whole_piece(p.from)))
             all.insert(p.from->name);
-    return all;
-}
-/// The names that the scales of codes may have.
-inline std::vector<std::string> scales_of(const std::string& codes) {
-    std::vector<std::string> all{codes + "_scale_inv", codes + "_scale"};
-    for (auto const& [end, of_scales] :
-         {std::pair("_blocks", "_scales"), std::pair("_packed", "_scale")})
-        if (codes.ends_with(end))
-            all.push_back(codes.substr(0, codes.size() - std::string_view(end).size()) + of_scales);
     return all;
 }
 
@@ -137,8 +129,10 @@ CAIRN_DECL std::vector<std::string> mapped_metadata::moved_codes() const {
     for (auto const& made : made_.tensors) all.merge(moved_sources(made.second));
     std::vector<std::string> found;
     for (auto const& codes : all) {
-        if (size_of(stored_.tensor(codes)->type) != 1) continue;
-        for (auto const& scales : scales_of(codes)) {
+        if (auto const type = stored_.tensor(codes)->type;
+            size_of(type) != 1 || type == dtype::boolean)
+            continue;
+        for (auto const& scales : scales_of(stored_, codes)) {
             auto const* const s = stored_.tensor(scales);
             if (s != nullptr && s->shape.product() > 1 && !all.contains(scales))
                 found.push_back("the codes of '" + codes + "' are moved, its scales '" + scales +
@@ -189,8 +183,16 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
     m.unmade = unmade_;
     m.if_asked = made_.if_asked;
     m.hidden = made_.hidden;
+    // Their scales may have another name here, or none.
+    auto const note_codes = [&](const std::string& fqn, const std::string& from, dtype type) {
+        if (auto codes = codes_of(stored_, from, type)) m.codes.emplace(fqn, *std::move(codes));
+    };
     for (auto const& entry : stored_.entries)
-        if (made_.passes(entry.first)) m.entries.insert(entry);
+        if (made_.passes(entry.first)) {
+            m.entries.insert(entry);
+            if (auto const* const t = std::get_if<tensor_metadata>(&entry.second))
+                note_codes(entry.first, entry.first, t->type);
+        }
     for (auto const& path : stored_.paths)
         if (made_.passes(path.first)) m.paths.insert(path);
     for (auto const& other : stored_.unsupported)
@@ -206,6 +208,9 @@ CAIRN_DECL metadata mapped_metadata::shown() const {
                                  renamed_.count(fqn) != 0 ? stored_.tensor(stored_name(fqn))->chunks
                                                           : chunks_of(t)});
         add_path(fqn, t.source_name());
+        for (auto const& p : t.pieces)
+            if (!p.is_constant() && !m.codes.contains(fqn))
+                note_codes(fqn, p.from->name, p.from->type);
         if (renamed_.count(fqn) != 0) keep_foreign(fqn, stored_name(fqn));
     }
     for (auto const& [fqn, v] : made_.values) {

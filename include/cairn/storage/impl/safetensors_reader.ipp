@@ -154,10 +154,7 @@ CAIRN_DECL void safetensors_reader::set_up_reader(const metadata& m, const stora
             "shard that is there, so nothing tells whether files of the last ranks are missing");
     detail::note_unsupported(notes(), m);
     detail::note_missing_elements(notes(), m);
-    if (!ignored_.empty())
-        notes().note("'" + ignored_ +
-                     "' is not read, as the index does not name it; other programs may read it "
-                     "instead of the files that the index names");
+    detail::note_beside_index(notes(), ignored_);
     if (m.is_file) detail::note_other_shards(notes(), detail::split_id(id_).name);
 }
 

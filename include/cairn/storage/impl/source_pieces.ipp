@@ -9,6 +9,7 @@
 #include <cairn/storage/detail/other_formats.hpp>
 #include <cairn/storage/detail/read_flat_range.hpp>
 #include <cairn/storage/detail/source_pieces.hpp>
+#include <cairn/tensor/index_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -105,8 +106,8 @@ CAIRN_DECL bool source_pieces::is_scattered(const std::string& fqn) const {
     auto const& first = chunks.row_of(0);
     if (meta_.format == checkpoint_format::torch_save)
         return chunks.size() == 1 && !first.is_divisible();
-    // Or compressed: that is decoded from front to end.
-    return first.has_layout && first.unusual && chunks.location(0).transforms.empty();
+    return first.has_layout && first.unusual &&
+           chunks.location(0).layout->strides != row_major_strides(chunks.region(0).shape);
 }
 
 /// Reads many pieces at once.

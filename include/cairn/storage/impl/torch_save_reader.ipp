@@ -69,7 +69,9 @@ inline metadata read_torch_save_file(any_store& place, const std::string& name,
 }
 
 /// Returns the index of a directory of such files; empty: there is none, or no directory.
-inline std::string index_of_torch_save_files(any_store& place) {
+/// @param single  Set to the name of a file that other programs may take for all of it.
+inline std::string index_of_torch_save_files(any_store& place, std::string& single) {
+    constexpr std::string_view usual = "pytorch_model.bin";
     std::vector<std::string> names;
     std::vector<object_info> all;
     try {
@@ -79,10 +81,12 @@ inline std::string index_of_torch_save_files(any_store& place) {
             e.code() != make_error_code(errc::unsupported))
             throw;
     }
-    for (auto const& info : all)
-        if (std::string_view const n = info.name;
-            n.ends_with(".bin.index.json") && !n.starts_with('.') && n.find('/') == n.npos)
+    for (auto const& info : all) {
+        std::string_view const n = info.name;
+        if (n == usual) single = usual;
+        if (n.ends_with(".bin.index.json") && !n.starts_with('.') && n.find('/') == n.npos)
             names.push_back(info.name);
+    }
     return chosen_index(place, names, "pytorch_model.bin.index.json");
 }
 
@@ -129,6 +133,7 @@ CAIRN_DECL torch_save_reader::torch_save_reader(any_store store, int thread_coun
 CAIRN_DECL void torch_save_reader::reset(const checkpoint_id& id) {
     id_ = id;
     meta_ = nullptr;
+    ignored_.clear();
     chunk_reader::reset(id);
     parts_->requests = place().requests_in_flight();
 }
@@ -147,9 +152,11 @@ CAIRN_DECL metadata torch_save_reader::read_metadata() {
             absent = e;
         }
     chunk_reader::reset(id_);
-    auto const index = detail::index_of_torch_save_files(place());
+    auto const index = detail::index_of_torch_save_files(place(), ignored_);
     if (index.empty()) throw absent;
-    return detail::read_torch_save_files(place(), index, parts_->requests);
+    auto m = detail::read_torch_save_files(place(), index, parts_->requests);
+    if (m.file_sizes.contains(ignored_)) ignored_.clear();
+    return m;
 }
 CAIRN_DECL void torch_save_reader::set_up_reader(const metadata& m, const storage_setup& me) {
     meta_ = &m;
@@ -158,6 +165,7 @@ CAIRN_DECL void torch_save_reader::set_up_reader(const metadata& m, const storag
     chunk_reader::set_up_reader(m, me);
     parts_->notes = &notes();
     for (auto const& [fqn, t] : m.unsupported) notes().note_unread(fqn, t.type);
+    detail::note_beside_index(notes(), ignored_);
     if (m.is_file) detail::note_other_shards(notes(), name);
 }
 CAIRN_DECL std::optional<chunk_checksum> torch_save_reader::checksum(const std::string& fqn,
