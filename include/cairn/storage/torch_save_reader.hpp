@@ -65,7 +65,7 @@ private:
 
     std::shared_ptr<detail::torch_save_parts> parts_;
     checkpoint_id id_{};
-    std::string ignored_{};  ///< A file beside those of an index, which is none of them.
+    std::string ignored_{};           ///< A file beside those of an index, which is none of them.
     const metadata* meta_ = nullptr;  ///< The caller's, of the load that was set up.
 };
 

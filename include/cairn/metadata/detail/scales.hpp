@@ -20,8 +20,9 @@ CAIRN_DECL std::string_view layer_of(std::string_view name);
 /// AWQ, `absmax`, `quant_map` and `SCB` of bitsandbytes, `zero` of HQQ.
 CAIRN_DECL bool is_scale_name(std::string_view name);
 
-/// Returns the names under which scales of a tensor are stored, as numbers of any dtype or as values; first those that begin as the tensor's own name does. Only what is called
-/// `weight` has scales of any name in its layer: a `logit_scale` there is that of other tensors.
+/// Returns the names under which scales of a tensor are stored, as numbers of any dtype or as
+/// values; first those that begin as the tensor's own name does. Only what is called `weight` has
+/// scales of any name in its layer: a `logit_scale` there is that of other tensors.
 CAIRN_DECL std::vector<std::string> scales_of(const metadata& m, const std::string& codes);
 
 /// Returns which codes a tensor of this name and dtype consists of, or is made of by a mapping.
