@@ -451,6 +451,15 @@ BOOST_AUTO_TEST_CASE(lists_and_dicts_are_no_keys) {
     BOOST_TEST((format::torch::decode_value(format::torch::encode_value(pair)) == pair));
 }
 
+BOOST_AUTO_TEST_CASE(a_memo_key_beyond_the_data_takes_no_memory) {
+    auto const b = pickle_of([](auto& w) {
+        w.none();
+        for (auto const byte : {'r', '\xff', '\xff', '\xff', '\x0f'})  // LONG_BINPUT
+            w.op(static_cast<std::uint8_t>(byte));
+    });
+    is_refused(b.size(), [&] { read_value(b); });
+}
+
 /// One byte each makes a value, or a node of the tree at least.
 BOOST_AUTO_TEST_CASE(the_shortest_opcodes_cost_little) {
     for (auto const op : {'N', ')', ']', '}'}) {

@@ -220,19 +220,24 @@ BOOST_AUTO_TEST_CASE(files_of_one_of_pytorchs_that_is_replaced_are_looked_for_an
         c.seal();
         return c;
     };
-    auto memory = as_pytorch_saves(1, "before.distcp").store("c");
+    auto const before = as_pytorch_saves(1, "before.distcp");
     auto const after = as_pytorch_saves(2, "after.distcp");
-    support::counting_store<cairn::memory_store> store(memory);
-    std::atomic<int> replaced{0};
-    store.on_open([&](std::string_view name) {
-        if (!name.ends_with("before.distcp") || replaced++ != 0) return;
-        memory.remove("c/before.distcp");
-        for (auto const& [n, b] : after.files) memory.publish("c/" + n, b, std::nullopt);
-    });
-    std::vector<float> w(8);
-    (void)cairn::load(cairn::state_dict{{"w", w}}, "c", store);
-    BOOST_TEST(w[7] == 2.0f);
-    BOOST_TEST(replaced >= 1);
+    int at = 0, opened = 0;
+    do {
+        auto memory = before.store("c");
+        support::counting_store<cairn::memory_store> store(memory);
+        std::atomic<int> opens{0};
+        store.on_open([&](std::string_view name) {
+            if (!name.ends_with("before.distcp") || opens++ != at) return;
+            memory.remove("c/before.distcp");
+            for (auto const& [n, b] : after.files) memory.publish("c/" + n, b, std::nullopt);
+        });
+        std::vector<float> w(8);
+        (void)cairn::load(cairn::state_dict{{"w", w}}, "c", store);
+        opened = opens;
+        BOOST_TEST(w[7] == (at < opened ? 2.0f : 1.0f));
+    } while (at++ < opened);
+    BOOST_TEST(at > 2);  // as its version is noted, and as it is read
 }
 
 /// Somebody saves faster than this load plans: it gives up, and says why.
