@@ -21,7 +21,7 @@ namespace cairn::detail {
 /// one box, or as many as there are axes and remainders, where `for_each_box` has one for each row.
 ///
 /// Dimensions are only divided in such a way that what they begin with in memory without gaps has
-/// none afterwards. Where lengths do not fit, there are the boxes of `for_each_box`.
+/// none afterwards. Where a box continues in the next group, there are those of `for_each_box`.
 /// @tparam F  Called with a `const map::detail::piece_box&`, and with a `const finer_dims*` that is
 ///            null if the box is one of the tensor; both are valid during the call.
 template <class F>
@@ -73,7 +73,6 @@ private:
             }
             outermost = outermost && chunk_.shape[d] == 1;
             for (auto const& a : axes) {
-                if (length % a.source_step != 0) return found::nothing;
                 add(d, a.source_step, length / a.source_step, first / a.source_step, a.extent);
                 at_.along.push_back({a.target_dim, a.target_step});
                 if (at_.region.end(at_.region.rank() - 1) > finer_.dims.back().length)
