@@ -189,6 +189,23 @@ BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
     BOOST_TEST(!fs::exists(p.at(1) / ".metadata.quarantined"));
 }
 
+/// Beside its copy, a checkpoint that stays would keep strays; and one that may still go, needs it.
+BOOST_AUTO_TEST_CASE(metadata_that_cannot_be_put_aside_leaves_a_copy_only_in_doubt) {
+    for (auto const code : {cairn::errc::io, cairn::errc::outcome_unknown}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1});
+        support::meddling_store store(cairn::file_store(p.at(1)),
+                                      {.before_remove = support::failing(1, "/.metadata", code)});
+        cairn::any_store there(store);
+        BOOST_CHECK_EXCEPTION(cairn::detail::quarantine(there, there.tag(".metadata")),
+                              cairn::error,
+                              [&](const auto& e) { return e.code() == make_error_code(code); });
+        BOOST_TEST(p.stands(1));
+        BOOST_TEST(fs::exists(p.at(1) / ".metadata.quarantined") ==
+                   (code == cairn::errc::outcome_unknown));
+    }
+}
+
 /// A file that was missing for a moment, as behind a cache.
 BOOST_AUTO_TEST_CASE(what_is_whole_when_looked_at_again_is_not_put_aside) {
     place p;

@@ -3,6 +3,7 @@
 // the file handle is stale, or that there is no such file, for a while.
 #include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/meddling_store.hpp"
 #include "support/on_threads.hpp"
 #include "support/replaced_files.hpp"
 #include "support/scratch.hpp"
@@ -167,6 +168,33 @@ BOOST_AUTO_TEST_CASE(a_verification_notices_a_file_of_pytorch_that_is_replaced) 
     seen->at = c.files.size() + 1;  // each is looked at first, and then one after the other read
     seen->replaced = c.files[0];
     overwritten_store const store(cairn::file_store(c.dir.dir), seen);
+    auto const r = cairn::verify(store.at("c"));
+    BOOST_TEST(!r.whole());
+    BOOST_TEST(!r.damaged);
+}
+
+BOOST_AUTO_TEST_CASE(a_search_notices_a_file_of_pytorch_that_is_replaced) {
+    overwritten const c;
+    auto const seen = std::make_shared<overwritten_store::openings>();
+    seen->at = 2 * c.files.size() + 1;  // its size is looked at, too
+    seen->replaced = c.files[0];
+    overwritten_store store(cairn::file_store(c.dir.dir), seen);
+    cairn::latest_options o;
+    o.verify = cairn::verify_level::full;
+    BOOST_CHECK_EXCEPTION((void)cairn::latest(store, o), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save);
+    });
+}
+
+/// No read has seen files of one save alone.
+BOOST_AUTO_TEST_CASE(what_is_replaced_each_time_it_is_read_is_not_verified) {
+    overwritten const c;
+    auto const metadata = c.dir.dir / "c" / ".metadata";
+    support::meddling_store store(
+        cairn::file_store(c.dir.dir), {.before_open = [&](const std::string& path) {
+            if (path.ends_with(".distcp"))
+                fs::last_write_time(metadata, fs::last_write_time(metadata) + 1s);
+        }});
     auto const r = cairn::verify(store.at("c"));
     BOOST_TEST(!r.whole());
     BOOST_TEST(!r.damaged);

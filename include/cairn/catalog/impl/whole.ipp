@@ -102,22 +102,33 @@ inline checkpoint_problem problem_of_one(any_store& place, const metadata& m, ve
 CAIRN_DECL checkpoint_problem problem_of(any_store place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     constexpr int most_saves = 8;
-    auto problem = problem_of_one(place, m, level, me);
-    auto save_id = m.save_id;
+    // What PyTorch saves has no save id.
+    auto const version_of = [&](const metadata& of) {
+        return of.save_id.empty() ? place.tag(metadata_name).text : of.save_id;
+    };
+    std::string version;
+    auto const examine = [&](const metadata& of) {
+        try {
+            version = version_of(of);
+        } catch (...) {
+            return current_problem();
+        }
+        return problem_of_one(place, of, level, me);
+    };
+    auto problem = examine(m);
     // The files of a checkpoint that was replaced meanwhile are gone: the new one is examined.
     for (int n = 1; problem && n != most_saves; ++n) {
         std::optional<metadata> now;
         auto const replaced = [&] {
             now = read_checked_metadata(place);
-            return now->save_id != save_id;
+            return version_of(*now) != version;
         };
         try {
             if (!changes_within_lag(place, replaced)) break;
         } catch (...) {  // the problem that is known is enough
             break;
         }
-        problem = problem_of_one(place, *now, level, me);
-        save_id = now->save_id;
+        problem = examine(*now);
     }
     return problem;
 }
@@ -149,16 +160,20 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     }
     auto const bytes = read_whole(place, metadata_name);
     check();
-    place.publish(quarantined_name, bytes, std::nullopt);
     try {
+        place.publish(quarantined_name, bytes, std::nullopt);
         check();
+        place.remove(metadata_name, examined);
     } catch (...) {
-        // Beside another checkpoint it would keep strays. Without one, it may be what another
-        // process has put aside.
-        if (exists(place, metadata_name)) place.remove(quarantined_name);
+        // Beside a checkpoint it would keep strays. Without one, or if that may still be removed,
+        // it may be all that is left.
+        try {
+            if (!is_in_doubt(std::current_exception()) && exists(place, metadata_name))
+                place.remove(quarantined_name);
+        } catch (...) {  // what has failed before is told
+        }
         throw;
     }
-    place.remove(metadata_name, examined);
     place.sync();
 }
 
