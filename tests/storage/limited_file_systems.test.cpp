@@ -425,6 +425,28 @@ BOOST_AUTO_TEST_CASE(a_signal_during_the_rename_of_an_export_is_no_failure) {
         }
 }
 
+/// Another process has made it since the call that the signal has interrupted.
+BOOST_AUTO_TEST_CASE(a_plain_rename_that_is_made_again_after_a_signal_replaces_nothing) {
+    support::scratch dir;
+    auto const to = (dir.dir / "b").string();
+    cairn::file_store store(dir.dir);
+    store.publish("a", {}, std::nullopt);
+    watching const watched(dir.dir.string());
+    int tries = 0;
+    watched.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        if (what != "rename" || path != to) return 0;
+        if (++tries == 1) return EINVAL;  // no flags
+        if (tries > 2) return 0;
+        std::ofstream(to) << "other";
+        return EINTR;
+    };
+    BOOST_CHECK_EXCEPTION(store.move("a", "b"), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::already_exists);
+    });
+    BOOST_TEST(tries == 2);
+    BOOST_TEST(fs::file_size(to) == 5u);
+}
+
 /// As overlayfs, of what is in the image of a container.
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_exchanged_is_told_with_a_remedy) {
     support::scratch dir;

@@ -114,20 +114,22 @@ inline bool is_in_place(const struct ::stat& before, const std::string& director
 
 CAIRN_DECL int move_path(const std::string& from, const std::string& to) {
     struct ::stat before {};
-    struct ::stat there {};
     bool const is_known = ::lstat(from.c_str(), &before) == 0;
+    auto const directory = std::filesystem::path(to).parent_path().string();
     auto const move = [&] {
         return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     };
     int e = retry_interrupted(move) == 0 ? 0 : errno;
     if (e == EINVAL || e == ENOSYS) {
-        if (::lstat(to.c_str(), &there) == 0) return EEXIST;
-        auto const rename = [&] { return ::rename(from.c_str(), to.c_str()); };
-        e = retry_interrupted(rename) == 0 ? 0 : errno;
+        auto const look_and_rename = [&] {
+            struct ::stat there {};
+            if (::lstat(to.c_str(), &there) != 0) return ::rename(from.c_str(), to.c_str());
+            errno = EEXIST;
+            return -1;
+        };
+        e = retry_interrupted(look_and_rename) == 0 ? 0 : errno;
     }
-    if (e == 0 ||
-        (is_known && is_in_place(before, std::filesystem::path(to).parent_path().string(), to)))
-        return 0;
+    if (e == 0 || (is_known && is_in_place(before, directory, to))) return 0;
     return e == ENOTEMPTY ? EEXIST : e;
 }
 
