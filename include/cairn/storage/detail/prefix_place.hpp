@@ -146,9 +146,11 @@ public:
     void commit(const std::string&) override {
         if (unique_) {
             settled([this] { put_small(); });
-            tried_ = true;
             fresh_.publish(format_.index, small_.at(std::string(format_.index)), index_tag_,
-                           [this] { own_.expect_mine(intents_); });
+                           [this] {
+                               own_.expect_mine(intents_);
+                               tried_ = true;
+                           });
         }
         fresh_.sync();
         committed_ = true;
