@@ -169,7 +169,8 @@ private:
     /// A save has completed, in the first of two places. Removes this rank's files of checkpoints
     /// that are not there any more, if they are on a disk that the coordinator does not see.
     void note_local(const std::vector<std::string>& removed) noexcept;
-    /// @param failed  The files are to be removed, unless its checkpoint is there nevertheless.
+    /// @param failed  The files are to be removed, unless this rank sees its metadata nevertheless.
+    ///                Where it cannot, they serve uploads alone, and a failed save has none.
     void add_local(const written_part& part, bool failed);
     bool has_metadata(const checkpoint_id& id);
     void remove_unneeded();

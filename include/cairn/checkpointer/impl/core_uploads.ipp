@@ -15,6 +15,7 @@
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/file_names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 
 #include <algorithm>
@@ -189,12 +190,13 @@ CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& re
     }
 }
 CAIRN_DECL void checkpointer_core::add_local(const written_part& part, bool failed) {
-    if (part.results.file_sizes.empty()) return;
+    if (part.plan.storage_data.empty()) return;  // it has not begun to write
+    auto names = decode_file_names(part.plan.storage_data);
+    if (names.empty()) return;
     auto& own = local_[part.save_id];
     own.place = place_of(saving_step_);
     own.unneeded = own.unless_whole = failed;
-    own.names.clear();
-    for (auto const& [name, size] : part.results.file_sizes) own.names.push_back(name);
+    own.names = std::move(names);
 }
 CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
     auto const part = std::exchange(part_, nullptr);
