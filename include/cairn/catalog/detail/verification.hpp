@@ -134,7 +134,8 @@ private:
             attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
         }
         // Files whose names the next save uses again may be of two saves.
-        attempt({}, scope_.metadata_file, [&] { check_file_versions(store_, meta_, setup_); });
+        if (!is_enough())
+            attempt({}, scope_.metadata_file, [&] { check_file_versions(store_, meta_, setup_); });
         return findings_.empty();
     }
     byte_vector metadata_bytes() {

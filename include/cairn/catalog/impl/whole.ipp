@@ -102,33 +102,26 @@ inline checkpoint_problem problem_of_one(any_store& place, const metadata& m, ve
 CAIRN_DECL checkpoint_problem problem_of(any_store place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     constexpr int most_saves = 8;
-    // What PyTorch saves has no save id.
-    auto const version_of = [&](const metadata& of) {
-        return of.save_id.empty() ? place.tag(metadata_name).text : of.save_id;
-    };
-    std::string version;
-    auto const examine = [&](const metadata& of) {
-        try {
-            version = version_of(of);
-        } catch (...) {
-            return current_problem();
-        }
-        return problem_of_one(place, of, level, me);
-    };
-    auto problem = examine(m);
+    // What PyTorch saves has no save id, and may be another by now: it is looked at once more.
+    std::string version = m.save_id;
+    auto problem = problem_of_one(place, m, level, me);
     // The files of a checkpoint that was replaced meanwhile are gone: the new one is examined.
     for (int n = 1; problem && n != most_saves; ++n) {
         std::optional<metadata> now;
+        std::string found;
         auto const replaced = [&] {
+            auto tag = place.tag(metadata_name).text;  // not that of one that follows
             now = read_checked_metadata(place);
-            return version_of(*now) != version;
+            found = now->save_id.empty() ? std::move(tag) : now->save_id;
+            return found != version;
         };
         try {
             if (!changes_within_lag(place, replaced)) break;
         } catch (...) {  // the problem that is known is enough
             break;
         }
-        problem = examine(*now);
+        version = std::move(found);
+        problem = problem_of_one(place, *now, level, me);
     }
     return problem;
 }
@@ -161,7 +154,7 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     auto const bytes = read_whole(place, metadata_name);
     check();
     try {
-        place.publish(quarantined_name, bytes, std::nullopt);
+        settled([&] { place.publish(quarantined_name, bytes, std::nullopt); });
         check();
         place.remove(metadata_name, examined);
     } catch (...) {
