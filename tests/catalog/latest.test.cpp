@@ -11,6 +11,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -185,6 +186,44 @@ BOOST_AUTO_TEST_CASE(what_was_saved_again_meanwhile_is_not_put_aside) {
     BOOST_CHECK_EXCEPTION(
         cairn::detail::quarantine(changing, changing.tag(".metadata")), cairn::error,
         [](const auto& e) { return e.code() == make_error_code(cairn::errc::concurrent_save); });
+    BOOST_TEST(p.stands(1));
+    BOOST_TEST(!fs::exists(p.at(1) / ".metadata.quarantined"));
+}
+
+/// Beside its copy, a checkpoint that stays would keep strays; and one that may still go, needs it.
+BOOST_AUTO_TEST_CASE(metadata_that_cannot_be_put_aside_leaves_a_copy_only_in_doubt) {
+    for (auto const code : {cairn::errc::io, cairn::errc::outcome_unknown}) {
+        place p;
+        save_steps(cairn::file_store(p.dir), {1});
+        support::meddling_store store(cairn::file_store(p.at(1)),
+                                      {.before_remove = support::failing(1, "/.metadata", code)});
+        cairn::any_store there(store);
+        BOOST_CHECK_EXCEPTION(cairn::detail::quarantine(there, there.tag(".metadata")),
+                              cairn::error,
+                              [&](const auto& e) { return e.code() == make_error_code(code); });
+        BOOST_TEST(p.stands(1));
+        BOOST_TEST(fs::exists(p.at(1) / ".metadata.quarantined") ==
+                   (code == cairn::errc::outcome_unknown));
+    }
+}
+
+/// Nobody relies on the copy yet: its own publish may be tried again.
+BOOST_AUTO_TEST_CASE(a_copy_whose_publish_is_in_doubt_does_not_stay_beside_its_checkpoint) {
+    place p;
+    save_steps(cairn::file_store(p.dir), {1});
+    auto const publish_and_fail = [](const std::string& path) {
+        std::ofstream(path) << "a copy";
+        throw cairn::error(cairn::errc::outcome_unknown, {.file = path});
+    };
+    support::meddling_store store(
+        cairn::file_store(p.at(1)),
+        {.before_publish = support::at_most(1, ".quarantined", publish_and_fail)});
+    cairn::any_store there(store);
+    BOOST_CHECK_EXCEPTION(cairn::detail::quarantine(there, there.tag(".metadata")), cairn::error,
+                          [](const auto& e) {
+                              return e.code() == make_error_code(cairn::errc::io) &&
+                                     e.context().remedy == "try again";
+                          });
     BOOST_TEST(p.stands(1));
     BOOST_TEST(!fs::exists(p.at(1) / ".metadata.quarantined"));
 }

@@ -14,8 +14,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -43,6 +45,31 @@ public:
 private:
     cairn::memory_store below_;
     std::shared_ptr<std::atomic<bool>> gone_;
+};
+
+/// A disk that may fail: it then keeps what was begun, and removes nothing.
+class failing_disk : public support::forwarding_store<cairn::memory_store> {
+public:
+    failing_disk(cairn::memory_store s, std::shared_ptr<std::atomic<bool>> fails)
+        : forwarding_store(std::move(s)), fails_(std::move(fails)) {}
+    failing_disk at(const std::string& id) const { return {store_.at(id), fails_}; }
+    auto create(std::string_view n, std::uint64_t size) {
+        if (*fails_) {
+            store_.publish(n, {}, std::nullopt);
+            fail(n);
+        }
+        return store_.create(n, size);
+    }
+    void remove(std::string_view n) {
+        if (*fails_) fail(n);
+        store_.remove(n);
+    }
+
+private:
+    void fail(std::string_view n) {
+        throw cairn::error(cairn::errc::io, {.file = store_.describe(n)});
+    }
+    std::shared_ptr<std::atomic<bool>> fails_;
 };
 
 /// The disks of three hosts, on which a run keeps the last two checkpoints.
@@ -297,6 +324,114 @@ BOOST_AUTO_TEST_CASE(a_disk_that_refuses_removals_is_asked_a_few_times_after_eac
     });
     BOOST_TEST(asked > 0);
     BOOST_TEST(asked <= 10);
+}
+
+/// As where an administrator keeps some of them.
+BOOST_AUTO_TEST_CASE(what_may_not_be_removed_keeps_nothing_else_on_an_own_disk) {
+    constexpr int refused = 20, steps = 32;
+    tiered_run r(2);
+    cairn::memory_store other;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me, 100);
+        o.keep = cairn::last(1);
+        auto const refuse = [number = me.number](const std::string& path) {
+            auto const at = path.find("step_");
+            if (number == 1 && at != path.npos && std::stoi(path.substr(at + 5)) <= refused)
+                throw cairn::error(cairn::errc::permission_denied, {.file = path});
+        };
+        cairn::memory_store const disk = me.number == 1 ? other : r.base;
+        cairn::checkpointer ckpt(
+            me.member, support::meddling_store(disk, {.before_remove = refuse}), std::move(o));
+        for (int step = 1; step <= steps; ++step) {
+            save_step(me, ckpt, step);
+            (void)ckpt.wait();
+        }
+    });
+    BOOST_TEST(other.places().size() == static_cast<std::size_t>(refused) + 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_fails_after_the_last_save_is_told) {
+    tiered_run r(2);
+    cairn::memory_store other;
+    std::atomic<bool> refuses{false};
+    list said;
+    r.on_ranks([&](rank& me) {
+        auto o = r.options(me, 100);
+        o.keep = cairn::last(1);
+        auto const refuse = [&, number = me.number](const std::string& path) {
+            if (number == 1 && refuses)
+                throw cairn::error(cairn::errc::permission_denied, {.file = path});
+        };
+        cairn::memory_store const disk = me.number == 1 ? other : r.base;
+        cairn::checkpointer ckpt(
+            me.member, support::meddling_store(disk, {.before_remove = refuse}), std::move(o));
+        for (int const step : {1, 2, 3}) {
+            me.meet();
+            if (step == 3) refuses = true;
+            save_step(me, ckpt, step);
+            auto const report = ckpt.wait();
+            BOOST_REQUIRE(report.has_value());
+            if (me.number == 1) said = report->warnings;
+        }
+    });
+    BOOST_TEST(std::any_of(said.begin(), said.end(), [](const std::string& s) {
+        return has(s, "rank 1 could not remove what it has written to its own disk");
+    }));
+}
+
+/// The intent that lists it is on the coordinator's disk.
+BOOST_AUTO_TEST_CASE(what_a_failed_save_has_left_on_an_own_disk_goes_after_the_next_one) {
+    tiered_run r(2);
+    cairn::memory_store other;
+    std::atomic<bool> fails{false};
+    r.on_ranks([&](rank& me) {
+        auto const fail = [&](const std::string& path) {
+            bool const is_of_save = path.ends_with(".metadata") || path.ends_with(".distcp");
+            if (fails && is_of_save) throw cairn::error(cairn::errc::io, {.file = path});
+        };
+        support::meddlers m;
+        (me.number == 0 ? m.before_publish : m.before_remove) = fail;
+        cairn::memory_store const disk = me.number == 1 ? other : r.base;
+        cairn::checkpointer ckpt(me.member, support::meddling_store(disk, std::move(m)),
+                                 r.options(me, 100));
+        save_step(me, ckpt, 1);
+        (void)ckpt.wait();
+        me.meet();
+        fails = true;
+        me.meet();
+        save_step(me, ckpt, 2);
+        BOOST_CHECK_THROW((void)ckpt.wait(), cairn::error);
+        me.meet();
+        BOOST_TEST(other.places().size() == 2u);
+        fails = false;
+        me.meet();
+        save_step(me, ckpt, 3);
+        (void)ckpt.wait();
+    });
+    BOOST_TEST(other.places() == (list{"step_1", "step_3"}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(
+    what_an_own_disk_has_of_a_file_that_it_failed_to_write_goes_after_the_next_save) {
+    tiered_run r(2);
+    cairn::memory_store other;
+    r.on_ranks([&](rank& me) {
+        auto const fails = std::make_shared<std::atomic<bool>>(false);
+        cairn::checkpointer ckpt(me.member, failing_disk(me.number == 1 ? other : r.base, fails),
+                                 r.options(me, 100));
+        save_step(me, ckpt, 1);
+        (void)ckpt.wait();
+        *fails = me.number == 1;
+        save_step(me, ckpt, 2);
+        BOOST_CHECK_THROW((void)ckpt.wait(), cairn::error);
+        me.meet();
+        BOOST_TEST(other.places().size() == 2u);
+        me.meet();
+        *fails = false;
+        save_step(me, ckpt, 3);
+        (void)ckpt.wait();
+    });
+    BOOST_TEST(other.places() == (list{"step_1", "step_3"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_goes_if_the_ranks_do_not_meet) {

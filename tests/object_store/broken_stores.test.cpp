@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -180,12 +181,14 @@ struct broken_places : cairn::memory_store {
 };
 static_assert(cairn::BrowsableStore<broken_places>);
 
-/// Finds out in `finish` whether a name is taken.
+/// Finds out in `finish` whether a name is taken. A handle that is destroyed unfinished may remove
+/// what has its name, whoever made it.
 struct late_store : cairn::memory_store {
     struct writer {
         cairn::memory_store to;
         std::string name;
         cairn::byte_vector bytes;
+        std::shared_ptr<std::string> removed;  ///< In the end; empty: nothing.
         void write(std::uint64_t at, cairn::byte_span b) {
             std::copy(b.begin(), b.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
         }
@@ -193,12 +196,21 @@ struct late_store : cairn::memory_store {
             auto h = to.create(name, bytes.size());
             h.write(0, bytes);
             h.finish(durable);
+            removed->clear();
         }
     };
-    late_store at(std::string id) const { return {cairn::memory_store::at(std::move(id))}; }
-    writer create(std::string_view n, std::uint64_t size) {
-        return {*this, std::string(n), cairn::byte_vector(size)};
+    late_store at(std::string id) const {
+        return {cairn::memory_store::at(std::move(id)), removes};
     }
+    writer create(std::string_view n, std::uint64_t size) {
+        auto const remove = [to = cairn::memory_store(*this)](std::string* name) mutable {
+            if (!name->empty()) to.remove(*name);
+            delete name;
+        };
+        return {*this, std::string(n), cairn::byte_vector(size),
+                std::shared_ptr<std::string>(new std::string(removes ? n : ""), remove)};
+    }
+    bool removes = false;
 };
 static_assert(cairn::ObjectStore<late_store>);
 
@@ -244,6 +256,13 @@ BOOST_AUTO_TEST_CASE(the_suite_finds_what_a_store_breaks) {
 BOOST_AUTO_TEST_CASE(the_suite_asks_for_no_more_than_the_concept) {
     for (auto const& failure : cairn::testing::object_store_suite([] { return late_store(); }))
         BOOST_ERROR(failure);
+}
+
+BOOST_AUTO_TEST_CASE(the_suite_finds_a_handle_that_removes_the_object_of_another) {
+    auto const found = cairn::testing::object_store_suite([] { return late_store{{}, true}; });
+    BOOST_TEST(std::any_of(found.begin(), found.end(), [](const std::string& failure) {
+        return failure.starts_with("create, twice: ");
+    }));
 }
 
 BOOST_AUTO_TEST_CASE(the_suite_finds_a_handle_with_the_tag_of_another_version) {

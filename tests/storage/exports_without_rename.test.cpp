@@ -9,6 +9,7 @@
 
 #include <cairn/convert.hpp>
 #include <cairn/detail/identity.hpp>
+#include <cairn/storage/detail/data_names.hpp>
 #include <cairn/storage/detail/record_owner.hpp>
 #include <cairn/storage/detail/save_intent.hpp>
 #include <cairn/storage/torch_save_writer.hpp>
@@ -18,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +37,41 @@ using namespace flat_exports;
 
 namespace {
 constexpr int stride = support::stride_if_sanitized(17);
+
+/// Another process adopts the intent of an export while its index is on the way. Then nobody can
+/// read an index.
+class adopting_store : public support::forwarding_store<cairn::memory_store> {
+public:
+    explicit adopting_store(cairn::memory_store root)
+        : forwarding_store(root), root_(std::move(root)) {}
+    adopting_store at(const std::string& id) const {
+        adopting_store s(*this);
+        s.store_ = store_.at(id);
+        return s;
+    }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        if (n == index_file && *adopted_)
+            throw cairn::error(cairn::errc::io, {.file = store_.describe(n)});
+        return store_.open(n);
+    }
+    void publish(std::string_view n, cairn::byte_span b, std::optional<cairn::object_tag> m,
+                 const std::function<void()>& look = {}) {
+        if (n == index_file) {
+            auto intents = root_.at(".m.saving");
+            for (auto const& [name, content] : contents_of(intents))
+                if (cairn::detail::is_intent_name(name))
+                    intents.publish(name, content, std::nullopt);
+            *adopted_ = true;
+        }
+        if (look) look();
+        store_.publish(n, b, std::move(m));
+    }
+
+private:
+    cairn::memory_store root_;
+    std::shared_ptr<bool> adopted_ = std::make_shared<bool>(false);
+};
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(one_file_has_its_usual_name_and_no_index) {
@@ -177,6 +214,14 @@ BOOST_AUTO_TEST_CASE(of_two_exports_to_one_name_the_later_commit_fails) {
         check_clean(base, "m");
         (void)replaces;  // the second time there is an older one
     }
+}
+
+BOOST_AUTO_TEST_CASE(an_export_that_is_adopted_while_its_index_is_written_cannot_commit) {
+    cairn::memory_store base;
+    adopting_store const flat(base);
+    auto const why = failure_of([&] { save_on(flat, two_parts, 1, "m", two_files()); });
+    BOOST_TEST(says(why, "presumed this one dead"));
+    BOOST_TEST(names_of(base.at("m")).empty());
 }
 
 /// Each operation of each rank fails in turn: the old export stands or the new one, and the next

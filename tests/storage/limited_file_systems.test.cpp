@@ -371,6 +371,82 @@ BOOST_AUTO_TEST_CASE(what_is_above_the_place_that_a_link_leads_to_is_synced) {
     BOOST_TEST((first(w.s.seen(), seen.size(), is("sync", (root / "real").string())) != none));
 }
 
+/// As NFS does: its server has carried the rename out before it was replaced, and the next one is
+/// asked again. The host still believes that there is no target, until it changes the directory.
+BOOST_AUTO_TEST_CASE(an_export_whose_rename_was_carried_out_already_is_no_failure) {
+    support::scratch dir;
+    auto const to = (dir.dir / "m").string();
+    std::vector<float> w{1};
+    watching const watched(dir.dir.string());
+    bool absent = false;
+    int lost = 0;
+    watched.s.afterwards = [&](std::string_view what, const std::string& path) {
+        if (what == "create" && fs::path(path).parent_path() == dir.dir) absent = false;
+        if (what != "rename" || path != to) return 0;
+        ++lost;
+        absent = true;
+        return ENOENT;
+    };
+    watched.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        return absent && (what == "look" || what == "open") && path.starts_with(to) ? ENOENT : 0;
+    };
+    BOOST_CHECK_NO_THROW(
+        (void)cairn::save(cairn::state_dict{{"w", w}}, to, cairn::safetensors_writer()));
+    watched.s.afterwards = nullptr;
+    BOOST_TEST(lost == 1);
+    BOOST_TEST(support::names(dir.dir.string()) == "m m/model.safetensors ");
+}
+
+/// As on sshfs: what has taken hours does not fail because a child of the trainer ends.
+BOOST_AUTO_TEST_CASE(a_signal_during_the_rename_of_an_export_is_no_failure) {
+    for (bool const afterwards : {false, true})
+        for (bool const has_flags : {true, false}) {
+            support::scratch dir;
+            auto const to = (dir.dir / "m").string();
+            std::vector<float> w{1};
+            watching const watched(dir.dir.string());
+            int tries = 0;
+            auto const interrupt = [&](std::string_view what, const std::string& path) {
+                return what == "rename" && path == to && tries++ == 0 ? EINTR : 0;
+            };
+            watched.s.before = [&, asked = false](std::string_view what, const std::string& path,
+                                                  std::uint64_t) mutable {
+                // Without flags a plain rename follows.
+                if (!has_flags && what == "rename" && path == to && !std::exchange(asked, true))
+                    return EINVAL;
+                return afterwards ? 0 : interrupt(what, path);
+            };
+            if (afterwards) watched.s.afterwards = interrupt;
+            BOOST_CHECK_NO_THROW(
+                (void)cairn::save(cairn::state_dict{{"w", w}}, to, cairn::safetensors_writer()));
+            watched.s.afterwards = nullptr;
+            BOOST_TEST(tries > 0);
+            BOOST_TEST(support::names(dir.dir.string()) == "m m/model.safetensors ");
+        }
+}
+
+/// Another process has made it since the call that the signal has interrupted.
+BOOST_AUTO_TEST_CASE(a_plain_rename_that_is_made_again_after_a_signal_replaces_nothing) {
+    support::scratch dir;
+    auto const to = (dir.dir / "b").string();
+    cairn::file_store store(dir.dir);
+    store.publish("a", {}, std::nullopt);
+    watching const watched(dir.dir.string());
+    int tries = 0;
+    watched.s.before = [&](std::string_view what, const std::string& path, std::uint64_t) {
+        if (what != "rename" || path != to) return 0;
+        if (++tries == 1) return EINVAL;  // no flags
+        if (tries > 2) return 0;
+        std::ofstream(to) << "other";
+        return EINTR;
+    };
+    BOOST_CHECK_EXCEPTION(store.move("a", "b"), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::already_exists);
+    });
+    BOOST_TEST(tries == 2);
+    BOOST_TEST(fs::file_size(to) == 5u);
+}
+
 /// As overlayfs, of what is in the image of a container.
 BOOST_AUTO_TEST_CASE(a_directory_that_cannot_be_exchanged_is_told_with_a_remedy) {
     support::scratch dir;

@@ -3,15 +3,18 @@
 // the file handle is stale, or that there is no such file, for a while.
 #include "support/error_codes.hpp"
 #include "support/forwarding_store.hpp"
+#include "support/meddling_store.hpp"
 #include "support/on_threads.hpp"
 #include "support/replaced_files.hpp"
 #include "support/scratch.hpp"
 #include "support/whole.hpp"
 
 #include <cairn/cairn.hpp>
+#include <cairn/catalog/detail/verification.hpp>
 #include <cairn/catalog/latest.hpp>
 #include <cairn/catalog/listing.hpp>
 #include <cairn/catalog/verify.hpp>
+#include <cairn/catalog/whole.hpp>
 #include <cairn/checkpointer.hpp>
 
 #include <boost/test/unit_test.hpp>
@@ -167,6 +170,62 @@ BOOST_AUTO_TEST_CASE(a_verification_notices_a_file_of_pytorch_that_is_replaced) 
     seen->at = c.files.size() + 1;  // each is looked at first, and then one after the other read
     seen->replaced = c.files[0];
     overwritten_store const store(cairn::file_store(c.dir.dir), seen);
+    auto const r = cairn::verify(store.at("c"));
+    BOOST_TEST(!r.whole());
+    BOOST_TEST(!r.damaged);
+}
+
+/// What it cannot call whole it looks at once more.
+BOOST_AUTO_TEST_CASE(a_search_notices_a_file_of_pytorch_that_is_replaced_all_the_time) {
+    overwritten const c;
+    auto const file = c.files[0];
+    support::meddling_store store(cairn::file_store(c.dir.dir),
+                                  {.before_open = [&](const std::string& path) {
+                                      if (path.ends_with(file.filename().string()))
+                                          fs::last_write_time(file, fs::last_write_time(file) + 1s);
+                                  }});
+    cairn::latest_options o;
+    o.verify = cairn::verify_level::full;
+    BOOST_CHECK_EXCEPTION((void)cairn::latest(store, o), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save);
+    });
+}
+
+/// By PyTorch, between the reading of the metadata and the examination.
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_pytorch_that_is_replaced_before_it_is_examined_is_whole) {
+    overwritten const c;
+    auto const at = c.dir.dir / "c";
+    cairn::any_store place{cairn::file_store(at)};
+    auto const old = cairn::detail::read_checked_metadata(place);
+    fs::remove_all(at);
+    fs::copy(CAIRN_GOLDEN "/torch-2.6.0/kinds/checkpoint", at);
+    auto const problem = cairn::detail::problem_of(place, old, cairn::verify_level::metadata, {});
+    BOOST_TEST(!problem, problem.text);
+}
+
+BOOST_AUTO_TEST_CASE(a_search_that_has_found_damage_looks_for_no_other_versions) {
+    overwritten const c;
+    auto const seen = std::make_shared<overwritten_store::openings>();
+    cairn::any_store place{overwritten_store(cairn::file_store(c.dir.dir / "c"), seen)};
+    auto const m = cairn::detail::read_checked_metadata(place);
+    fs::remove(c.files[0]);
+    cairn::detail::verification_scope searched;
+    searched.stop_at_first = true;
+    cairn::detail::verification v(place, searched);
+    BOOST_TEST(!v.run(m));
+    BOOST_TEST(v.damaged());
+    BOOST_TEST(seen->data == c.files.size() + 1);  // each version, and the one that is missing
+}
+
+/// No read has seen files of one save alone.
+BOOST_AUTO_TEST_CASE(what_is_replaced_each_time_it_is_read_is_not_verified) {
+    overwritten const c;
+    auto const metadata = c.dir.dir / "c" / ".metadata";
+    support::meddling_store store(
+        cairn::file_store(c.dir.dir), {.before_open = [&](const std::string& path) {
+            if (path.ends_with(".distcp"))
+                fs::last_write_time(metadata, fs::last_write_time(metadata) + 1s);
+        }});
     auto const r = cairn::verify(store.at("c"));
     BOOST_TEST(!r.whole());
     BOOST_TEST(!r.damaged);

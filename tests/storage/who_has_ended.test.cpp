@@ -222,6 +222,20 @@ BOOST_AUTO_TEST_CASE(a_save_that_was_adopted_cannot_commit) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(a_save_whose_place_was_removed_does_not_make_it_again) {
+    place p;
+    cairn::any_store store{cairn::file_store(p.at)};
+    cairn::detail::claim<cairn::any_store> mine;
+    (void)mine.take(store, id_a, {"__0_0.distcp"}, true);
+    auto const bytes = cairn::read_whole(store, ".metadata");
+    fs::remove_all(p.at);
+    BOOST_CHECK_EXCEPTION(mine.publish(store, bytes), cairn::error, [](const auto& e) {
+        return e.code() == make_error_code(cairn::errc::concurrent_save) &&
+               std::string(e.what()).find("presumed this one dead") != std::string::npos;
+    });
+    BOOST_TEST(!fs::exists(p.at));
+}
+
 /// Another process adopts the intent while `.metadata` is written, which takes a while.
 class slow_store : public support::forwarding_store<cairn::file_store> {
 public:

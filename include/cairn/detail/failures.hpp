@@ -60,6 +60,8 @@ outcome attempt(int rank, F&& f) {
 /// Makes failures of what a part says is in doubt (@ref errc::outcome_unknown), in a step after
 /// which the operation can still be given up: nothing has happened yet that others rely on.
 CAIRN_DECL void settle(outcome& o);
+/// Returns what such a failure is then.
+CAIRN_DECL error settled_error(error_context where);
 
 /// Calls `f`, a part of such a step.
 /// @throws error errc::io instead of errc::outcome_unknown
@@ -69,7 +71,7 @@ void settled(F&& f) {
         std::forward<F>(f)();
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::outcome_unknown)) throw;
-        throw error(errc::io, e.context());
+        throw settled_error(e.context());
     }
 }
 

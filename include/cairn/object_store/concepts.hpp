@@ -82,8 +82,8 @@ struct object_info {
 ///   mix. @ref errc::outcome_unknown says that the object may be replaced even after the call.
 /// - *A last look*: where `publish` takes time before the step that replaces the object, e.g. to
 ///   write and sync a temporary file, an optional `s.publish(name, bytes, if_match, look)`, with a
-///   `std::function<void()>`, calls `look` immediately before that step. It calls `tag` and
-///   `open` of the store. What it throws is passed on, and nothing has changed. Without this
+///   `std::function<void()>`, calls `look` immediately before that step. It calls `tag`, `open` and
+///   `describe` of the store. What it throws is passed on, and nothing has changed. Without this
 ///   member, a save looks before it calls `publish`.
 /// - *Conditions* that only some servers heed may be tried by an optional member,
 ///   `s.prepare_publish(name)`: when a save begins, so that nothing is between its last look at
@@ -297,12 +297,18 @@ void prepare_publish([[maybe_unused]] Store& s, [[maybe_unused]] std::string_vie
     if constexpr (requires { s.prepare_publish(name); }) s.prepare_publish(name);
 }
 
+/// An ObjectStore whose `publish` has a last look.
+template <class S>
+concept LooksLast =
+    requires(S& s, std::string_view name, byte_span bytes, std::optional<object_tag> match,
+             const std::function<void()>& look) { s.publish(name, bytes, match, look); };
+
 /// Replaces an object after a look at whether that may still happen, as late as the store can.
 /// @param look  Throws if not; may be empty.
 template <ObjectStore Store>
 void publish_after(const std::function<void()>& look, Store& s, std::string_view name,
                    byte_span bytes, std::optional<object_tag> match) {
-    if constexpr (requires { s.publish(name, bytes, match, look); }) {
+    if constexpr (LooksLast<Store>) {
         if (look) return s.publish(name, bytes, std::move(match), look);
     } else if (look) {
         look();

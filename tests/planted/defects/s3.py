@@ -121,9 +121,8 @@ DEFECTS = [
            "host_of(to.to) + (PLANTED ? to.path : std::string());",
            by="s3:s3_credentials", wrong="who reads a log can fetch the keys"),
     Defect("doubt-before-a-commit", "detail/impl/failures.ipp",
-           "if (f.code == make_error_code(errc::outcome_unknown))\n            f = error(",
-           "if (f.code == make_error_code(errc::outcome_unknown) && !PLANTED)\n"
-           "            f = error(",
+           "if (f.code == make_error_code(errc::outcome_unknown)) f = settled_error(",
+           "if (f.code == make_error_code(errc::outcome_unknown) && !PLANTED) f = settled_error(",
            by="s3:s3_checkpoints", wrong="all files of a save that failed stay"),
     Defect("uncommitted-export-replaces", "storage/detail/prefix_place.hpp",
            "if (format_.recorded_save(fresh_) == of.what.save_id)",

@@ -271,6 +271,9 @@ DEFECTS = [
            "if (now != tag_)", "if (now != tag_ && !PLANTED)",
            by="storage:leftovers storage", wrong="a save that was presumed dead is committed "
            "without its files"),
+    Defect("removed-place-made-again", CLAIM,
+           "if (store.renames()) definite(", "if (store.renames() && !PLANTED) definite(",
+           by="storage:leftovers", wrong="a save that was presumed dead makes its place again"),
     Defect("doubt-taken-for-failure", CLAIM,
            "!is_untouched(store, why)) throw doubt(store, why);",
            "!PLANTED && !is_untouched(store, why)) throw doubt(store, why);",

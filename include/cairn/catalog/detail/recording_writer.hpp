@@ -109,6 +109,7 @@ private:
         std::uint64_t sequence;
         std::int64_t committed;
         std::uint64_t beyond;
+        friend bool operator==(const noted_read&, const noted_read&) = default;
     };
     /// Those that `take_reads` has not moved to `run_`: `retain` may have that for minutes.
     std::vector<noted_read> reads_{};

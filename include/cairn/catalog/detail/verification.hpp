@@ -60,12 +60,20 @@ public:
     /// @return whether there were no findings
     bool run() {
         constexpr int most_saves = 8;
+        auto const refuse = [] {
+            throw error(errc::concurrent_save,
+                        {.expected = "one checkpoint for as long as it is read",
+                         .found = "another one, time after time",
+                         .remedy = "verify it when no job saves to this place"});
+        };
         for (int n = 1;; ++n) {
             auto const before = store_.tag(scope_.metadata_file);
             auto const replaced = [&] { return store_.tag(scope_.metadata_file) != before; };
             bool const whole = run_once() && (meta_.file_versions.empty() || !replaced());
-            if (whole || n == most_saves || !changes_within_lag(store_, replaced))
+            if (whole || n == most_saves || !changes_within_lag(store_, replaced)) {
+                if (!whole && findings_.empty()) attempt({}, scope_.metadata_file, refuse);
                 return findings_.empty();
+            }
             findings_.clear();
             damaged_ = false;
             failure_ = nullptr;
@@ -111,20 +119,23 @@ private:
         if (whole([&] { check_metadata(f.meta); })) note_metadata(unverified_, f.meta);
         if (f.has_index) whole([&] { format::native::check_pickle_agrees(bytes); });
         bytes = {};
-        if (findings_.empty()) note_file_versions(store_, f.meta);
-        (void)run_files(std::move(f.meta));
-        // Files whose names the next save uses again may be of two saves.
-        whole([&] { check_file_versions(store_, meta_, setup_); });
-        return findings_.empty();
+        return run_files(std::move(f.meta));
     }
     bool run_files(metadata meta) {
         meta_ = std::move(meta);
+        auto files = by_file();
         std::size_t n = 0;
-        for (auto& [name, items] : by_file()) {
+        std::erase_if(files, [&](auto const&) { return n++ % scope_.shares != scope_.share; });
+        if (findings_.empty())
+            note_file_versions(store_, meta_,
+                               [&](const std::string& name) { return files.contains(name); });
+        for (auto& [name, items] : files) {
             if (is_enough()) break;
-            if (n++ % scope_.shares == scope_.share)
-                attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
+            attempt({}, name, [&, &f = name, &i = items] { check_file(f, i); });
         }
+        // Files whose names the next save uses again may be of two saves.
+        if (!is_enough())
+            attempt({}, scope_.metadata_file, [&] { check_file_versions(store_, meta_, setup_); });
         return findings_.empty();
     }
     byte_vector metadata_bytes() {

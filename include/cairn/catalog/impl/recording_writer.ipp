@@ -22,7 +22,9 @@ namespace cairn::detail {
 
 CAIRN_DECL void run_catalog::note_read(const commit_record& record, std::uint64_t beyond) {
     std::lock_guard const lock(reads_m_);
-    reads_.push_back({record.sequence, record.committed, beyond});
+    noted_read const read{record.sequence, record.committed, beyond};
+    std::erase(reads_, read);  // a process that never saves may read one again and again
+    reads_.push_back(read);
 }
 /// @pre `m_` is locked.
 CAIRN_DECL void run_catalog::take_reads() {

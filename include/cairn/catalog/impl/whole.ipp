@@ -102,22 +102,26 @@ inline checkpoint_problem problem_of_one(any_store& place, const metadata& m, ve
 CAIRN_DECL checkpoint_problem problem_of(any_store place, const metadata& m, verify_level level,
                                          const storage_setup& me) {
     constexpr int most_saves = 8;
+    // What PyTorch saves has no save id, and may be another by now: it is looked at once more.
+    std::string version = m.save_id;
     auto problem = problem_of_one(place, m, level, me);
-    auto save_id = m.save_id;
     // The files of a checkpoint that was replaced meanwhile are gone: the new one is examined.
     for (int n = 1; problem && n != most_saves; ++n) {
         std::optional<metadata> now;
+        std::string found;
         auto const replaced = [&] {
+            auto tag = place.tag(metadata_name).text;  // not that of one that follows
             now = read_checked_metadata(place);
-            return now->save_id != save_id;
+            found = now->save_id.empty() ? std::move(tag) : now->save_id;
+            return found != version;
         };
         try {
             if (!changes_within_lag(place, replaced)) break;
         } catch (...) {  // the problem that is known is enough
             break;
         }
+        version = std::move(found);
         problem = problem_of_one(place, *now, level, me);
-        save_id = now->save_id;
     }
     return problem;
 }
@@ -149,16 +153,20 @@ CAIRN_DECL void quarantine(any_store& place, const object_tag& examined) {
     }
     auto const bytes = read_whole(place, metadata_name);
     check();
-    place.publish(quarantined_name, bytes, std::nullopt);
     try {
+        settled([&] { place.publish(quarantined_name, bytes, std::nullopt); });
         check();
+        place.remove(metadata_name, examined);
     } catch (...) {
-        // Beside another checkpoint it would keep strays. Without one, it may be what another
-        // process has put aside.
-        if (exists(place, metadata_name)) place.remove(quarantined_name);
+        // Beside a checkpoint it would keep strays. Without one, or if that may still be removed,
+        // it may be all that is left.
+        try {
+            if (!is_in_doubt(std::current_exception()) && exists(place, metadata_name))
+                place.remove(quarantined_name);
+        } catch (...) {  // what has failed before is told
+        }
         throw;
     }
-    place.remove(metadata_name, examined);
     place.sync();
 }
 

@@ -169,7 +169,9 @@ private:
     /// A save has completed, in the first of two places. Removes this rank's files of checkpoints
     /// that are not there any more, if they are on a disk that the coordinator does not see.
     void note_local(const std::vector<std::string>& removed) noexcept;
-    void add_local(const written_part& part);
+    /// @param failed  The files are to be removed, unless this rank sees its metadata nevertheless.
+    ///                Where it cannot, they serve uploads alone, and a failed save has none.
+    void add_local(const written_part& part, bool failed);
     bool has_metadata(const checkpoint_id& id);
     void remove_unneeded();
     void note_unremoved(const std::exception_ptr& why) noexcept;
@@ -302,6 +304,7 @@ private:
         std::vector<std::string> names{};
         bool unneeded = false;      ///< To be removed.
         bool unless_whole = false;  ///< But kept if the metadata is there.
+        int failed = 0;             ///< So many removals have.
     };
     std::map<std::string, own_files> local_{};  ///< By save id; if this rank's disk is its own.
     std::string apart_warning_{}, unremoved_warning_{};  ///< For the next report.

@@ -396,6 +396,8 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
                 upload_ = group_->uploads->add(place_of(step), step);
             else if (options_.upload)
                 upload_.part = std::make_shared<written_part>();
+            // A failed save may not have removed what it has written here.
+            if (part_ && is_apart(*group_)) add_local(*part_, true);
             part_ = upload_.part;
             if (part_) part_->apart = group_->apart;
         });

@@ -15,16 +15,17 @@
 #include <cairn/object_store/detail/exists.hpp>
 #include <cairn/object_store/read_whole.hpp>
 #include <cairn/storage/detail/data_names.hpp>
+#include <cairn/storage/detail/file_names.hpp>
 #include <cairn/storage/detail/other_formats.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn::detail {
 
@@ -181,24 +182,26 @@ CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& re
             for (auto& [save, files] : local_)
                 files.unneeded = files.unneeded || files.place == id ||  // it was replaced
                                  std::find(removed.begin(), removed.end(), save) != removed.end();
-            add_local(*part);
+            add_local(*part, false);
         }
         remove_unneeded();  // also what an earlier group has left
     } catch (...) {
         note_unremoved(std::current_exception());
     }
 }
-CAIRN_DECL void checkpointer_core::add_local(const written_part& part) {
-    if (part.results.file_sizes.empty()) return;
+CAIRN_DECL void checkpointer_core::add_local(const written_part& part, bool failed) {
+    if (part.plan.storage_data.empty()) return;  // it has not begun to write
+    auto names = decode_file_names(part.plan.storage_data);
+    if (names.empty()) return;
     auto& own = local_[part.save_id];
     own.place = place_of(saving_step_);
-    own.names.clear();
-    for (auto const& [name, size] : part.results.file_sizes) own.names.push_back(name);
+    own.unneeded = own.unless_whole = failed;
+    own.names = std::move(names);
 }
 CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
     auto const part = std::exchange(part_, nullptr);
     try {
-        if (part && is_apart(*group_)) add_local(*part);
+        if (part && is_apart(*group_)) add_local(*part, true);
         for (auto& [save, files] : local_)
             if (!files.unneeded) files.unneeded = files.unless_whole = true;
         try {
@@ -218,35 +221,47 @@ CAIRN_DECL bool checkpointer_core::has_metadata(const checkpoint_id& id) {
     return exists(place, metadata_name);
 }
 /// What cannot be removed is tried again after the next save. On a disk that refuses for good, that
-/// is only a few attempts each time.
+/// is only a few attempts each time, after those that have not been refused as often; one that does
+/// not respond keeps the other ranks waiting.
 CAIRN_DECL void checkpointer_core::remove_unneeded() {
+    std::vector<std::map<std::string, own_files>::iterator> all;
+    for (auto it = local_.begin(); it != local_.end(); ++it)
+        if (it->second.unneeded) all.push_back(it);
+    std::stable_sort(all.begin(), all.end(), [](auto const& a, auto const& b) {
+        return a->second.failed < b->second.failed;
+    });
     std::exception_ptr failure;
+    auto const until = activity::clock::now() + std::chrono::seconds(10);
     int left = 8;
-    auto const is_done = [&](own_files& files) {
-        if (!files.unneeded || left == 0) return false;
+    for (auto const& it : all) {
+        if (left == 0 || (failure && activity::clock::now() > until)) break;
+        activity_->advance();
+        auto& files = it->second;
         try {
-            if (files.unless_whole && has_metadata(files.place)) return true;
-            files.unless_whole = false;
-            auto place = parts_.store.at(files.place);
-            for (auto const& name : files.names) place.remove(name);
-            parts_.store.remove_place(files.place);
-            return true;
+            if (!files.unless_whole || !has_metadata(files.place)) {
+                files.unless_whole = false;
+                auto place = parts_.store.at(files.place);
+                for (auto const& name : files.names) place.remove(name);
+                parts_.store.remove_place(files.place);
+            }
+            local_.erase(it);
         } catch (...) {
             failure = std::current_exception();
+            ++files.failed;
             --left;
-            return false;
         }
-    };
-    for (auto it = local_.begin(); it != local_.end();)
-        it = is_done(it->second) ? local_.erase(it) : std::next(it);
+    }
     if (failure) std::rethrow_exception(failure);
 }
-/// The report of this rank says so: only it knows its disk.
+/// The report of this rank says so: only it knows its disk. There may be no next one.
 CAIRN_DECL void checkpointer_core::note_unremoved(const std::exception_ptr& why) noexcept {
     try {
-        unremoved_warning_ =
-            "rank " + std::to_string(ranks().rank()) +
-            " could not remove what it has written to its own disk: " + text_of(why);
+        auto what = "rank " + std::to_string(ranks().rank()) +
+                    " could not remove what it has written to its own disk: " + text_of(why);
+        if (unreported_)
+            unreported_->warnings.push_back(std::move(what));
+        else
+            unremoved_warning_ = std::move(what);
     } catch (...) {  // no memory: the next one says so
     }
 }

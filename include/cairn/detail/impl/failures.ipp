@@ -56,10 +56,14 @@ CAIRN_DECL std::exception_ptr error_of(const std::exception_ptr& e, int rank) no
     }
 }
 
+CAIRN_DECL error settled_error(error_context where) {
+    if (where.remedy.empty()) where.remedy = "try again";
+    return {errc::io, std::move(where)};
+}
 CAIRN_DECL void settle(outcome& o) {
     for (auto& f : o.failures)
         if (f.code == make_error_code(errc::outcome_unknown))
-            f = error(errc::io, std::move(f.where)).as_failure(f.where.rank);
+            f = settled_error(f.where).as_failure(f.where.rank);
 }
 
 CAIRN_DECL bool is_in_doubt(const std::exception_ptr& e) noexcept {

@@ -85,6 +85,11 @@ CAIRN_DECL void remove_stale_temporaries(const std::string& directory,
 /// Removes a directory that contains nothing but stale temporary files. @return 0, or an errno.
 CAIRN_DECL int remove_directory(const std::string& directory);
 
+/// Gives a file or a directory a name that nothing has. Where the file system has no such step, it
+/// looks first.
+/// @return 0, or an errno
+CAIRN_DECL int move_path(const std::string& from, const std::string& to);
+
 /// A temporary file beside the one that it will replace. Removed if destroyed before `rename_to`.
 class temporary_file {
 public:
@@ -103,9 +108,6 @@ public:
     void remove_stale() const { remove_stale_temporaries(directory_, written_.st_mtim.tv_sec); }
 
 private:
-    /// Whether the rename has happened, although it found no source.
-    bool is_in_place(const std::string& file) const;
-
     std::string directory_, name_;
     live_temporary live_{name_};
     std::string path_;

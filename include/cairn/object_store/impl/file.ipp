@@ -114,28 +114,24 @@ struct file_store::impl {
             [] {});
     }
 
-    /// @param flags  Of `renameat2`, which is not repeated: an exchange would be undone.
-    static void rename(const file_store& at, std::string_view a, std::string_view b,
-                       unsigned flags) {
-        auto const from = full(at, a).string(), to = full(at, b).string();
-        if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) return;
+    /// Not repeated if a signal interrupts it: that would undo it. @return 0, or an errno
+    static int exchange_paths(const std::string& from, const std::string& to) {
+        constexpr int here = AT_FDCWD;
+        if (::renameat2(here, from.c_str(), here, to.c_str(), RENAME_EXCHANGE) == 0) return 0;
         // EXDEV: overlayfs moves no directory of a lower layer, e.g. of a container's image.
-        bool const has_no_such_step =
-            errno == EINVAL || errno == ENOSYS || (errno == EXDEV && flags == RENAME_EXCHANGE);
-        if (has_no_such_step && flags == RENAME_NOREPLACE) {
-            struct ::stat s {};
-            if (::lstat(to.c_str(), &s) == 0)
-                errno = EEXIST;
-            else if (::rename(from.c_str(), to.c_str()) == 0)
-                return;
-        } else if (has_no_such_step) {
-            throw error(errc::unsupported,
-                        {.file = to,
-                         .expected = "a file system that can exchange two names in one step",
-                         .found = "one that cannot (" + detail::system_text(errno) + ")",
-                         .remedy = "choose a name that nothing has"});
-        }
-        int const e = errno == ENOTEMPTY ? EEXIST : errno;
+        if (errno != EINVAL && errno != ENOSYS && errno != EXDEV) return errno;
+        throw error(errc::unsupported,
+                    {.file = to,
+                     .expected = "a file system that can exchange two names in one step",
+                     .found = "one that cannot (" + detail::system_text(errno) + ")",
+                     .remedy = "choose a name that nothing has"});
+    }
+    /// @param how  Returns 0, or an errno.
+    static void rename(const file_store& at, std::string_view a, std::string_view b,
+                       int (*how)(const std::string&, const std::string&)) {
+        auto const from = full(at, a).string(), to = full(at, b).string();
+        int const e = how(from, to);
+        if (e == 0) return;
         if (e == ENOENT)
             throw error(errc::not_found,
                         {.file = from, .found = "nothing of this name, or no '" + to + "'"});
@@ -440,11 +436,11 @@ CAIRN_DECL name_kind file_store::kind_of(std::string_view name) {
 }
 
 CAIRN_DECL void file_store::move(std::string_view from, std::string_view to) {
-    impl::rename(*this, from, to, RENAME_NOREPLACE);
+    impl::rename(*this, from, to, detail::move_path);
 }
 
 CAIRN_DECL void file_store::exchange(std::string_view a, std::string_view b) {
-    impl::rename(*this, a, b, RENAME_EXCHANGE);
+    impl::rename(*this, a, b, impl::exchange_paths);
 }
 CAIRN_DECL void file_store::adopt_permissions(std::string_view a, std::string_view b, bool fewer) {
     detail::adopt_permissions(impl::full(*this, a).string(), impl::full(*this, b).string(), fewer);

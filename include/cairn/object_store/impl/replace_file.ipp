@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -95,6 +97,42 @@ CAIRN_DECL std::optional<process_identity> owner_of_temporary(std::string_view n
     return p;
 }
 
+/// Whether what was looked at before a rename that has failed is in its new place nevertheless: a
+/// network file system may repeat a rename whose answer was lost, and then find no source.
+inline bool is_in_place(const struct ::stat& before, const std::string& directory,
+                        const std::string& path) noexcept {
+    try {
+        // A host that changes a directory asks the server for its names again.
+        temporary_file const change(directory);
+    } catch (...) {
+        return false;
+    }
+    struct ::stat s {};
+    return ::lstat(path.c_str(), &s) == 0 && is_same_file(s, before) &&
+           nanoseconds(s.st_mtim) == nanoseconds(before.st_mtim);
+}
+
+CAIRN_DECL int move_path(const std::string& from, const std::string& to) {
+    struct ::stat before {};
+    bool const is_known = ::lstat(from.c_str(), &before) == 0;
+    auto const directory = std::filesystem::path(to).parent_path().string();
+    auto const move = [&] {
+        return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    };
+    int e = retry_interrupted(move) == 0 ? 0 : errno;
+    if (e == EINVAL || e == ENOSYS) {
+        auto const look_and_rename = [&] {
+            struct ::stat there {};
+            if (::lstat(to.c_str(), &there) != 0) return ::rename(from.c_str(), to.c_str());
+            errno = EEXIST;
+            return -1;
+        };
+        e = retry_interrupted(look_and_rename) == 0 ? 0 : errno;
+    }
+    if (e == 0 || (is_known && is_in_place(before, directory, to))) return 0;
+    return e == ENOTEMPTY ? EEXIST : e;
+}
+
 CAIRN_DECL temporary_file::temporary_file(std::string directory)
     : directory_(std::move(directory)), name_(temporary_name(this_process())),
       path_(directory_ + "/" + name_) {
@@ -117,7 +155,7 @@ CAIRN_DECL void temporary_file::write(std::span<const std::byte> b, bool durable
 CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
     auto const rename = [&] { return ::rename(path_.c_str(), file.c_str()); };
     int const e = retry_interrupted(rename) == 0 ? 0 : errno;
-    renamed_ = e == 0 || (e == ENOENT && is_in_place(file));
+    renamed_ = e == 0 || (e == ENOENT && is_in_place(written_, directory_, file));
     if (renamed_) return;
     // A server whose answer is late may still carry it out, unless this has removed the source.
     auto const remove = [&] { return ::unlink(path_.c_str()); };
@@ -128,18 +166,6 @@ CAIRN_DECL void temporary_file::rename_to(const std::string& file) {
                  .found = e == ENOENT ? "none: another process has removed it, or a server has "
                                         "renamed it and its answer was lost"
                                       : "neither: " + system_text(e)});
-}
-// A network file system may repeat a rename whose answer was lost, and then find no source.
-CAIRN_DECL bool temporary_file::is_in_place(const std::string& file) const {
-    try {
-        // A host that changes a directory asks the server for its names again.
-        temporary_file const change(directory_);
-    } catch (const error&) {
-        return false;
-    }
-    struct ::stat s {};
-    return ::stat(file.c_str(), &s) == 0 && is_same_file(s, written_) &&
-           nanoseconds(s.st_mtim) == nanoseconds(written_.st_mtim);
 }
 
 CAIRN_DECL std::vector<found_temporary> temporaries_in(const std::string& directory) {

@@ -71,6 +71,9 @@ public:
     /// @throws error errc::outcome_unknown if the new metadata may be in place; any other error
     /// means that it is not, and never will be.
     void publish(Store& store, byte_span bytes) {
+        // Where another process has removed the directory, publishing would make it again.
+        if constexpr (requires { store.renames(); })
+            if (store.renames()) definite([&] { own_.expect_mine(store); });
         bool looked = false;
         auto const look = [&] {
             own_.expect_mine(store);

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
@@ -41,11 +42,13 @@ void look_at_files(const any_store& place, std::size_t n, F&& f) {
 
 /// Notes the versions of data files whose names the next save may use again: of checkpoints that
 /// have no save id, as PyTorch's. Files of other formats were noted when their headers were read.
-inline void note_file_versions(const any_store& place, metadata& m) {
+/// @param wanted  Whether to note that of a file; or empty.
+inline void note_file_versions(const any_store& place, metadata& m,
+                               const std::function<bool(const std::string&)>& wanted = {}) {
     if (!m.save_id.empty()) return;
     std::set<std::string> all;
     for_each_file(m, [&](const std::string& name) {
-        if (is_object_name(name)) all.insert(name);
+        if (is_object_name(name) && (!wanted || wanted(name))) all.insert(name);
     });
     std::vector<std::string> const names(all.begin(), all.end());
     std::atomic<bool> untold{false};  // the store has none

@@ -146,8 +146,11 @@ public:
     void commit(const std::string&) override {
         if (unique_) {
             settled([this] { put_small(); });
-            tried_ = true;
-            fresh_.publish(format_.index, small_.at(std::string(format_.index)), index_tag_);
+            fresh_.publish(format_.index, small_.at(std::string(format_.index)), index_tag_,
+                           [this] {
+                               own_.expect_mine(intents_);
+                               tried_ = true;
+                           });
         }
         fresh_.sync();
         committed_ = true;
@@ -262,7 +265,7 @@ private:
             if (fresh_.tag(name).text.empty()) added_.push_back(name);
             fresh_.publish(name, bytes, std::nullopt);
         }
-        own_.expect_mine(intents_);
+        if (!unique_) own_.expect_mine(intents_);  // otherwise the index is published after a look
     }
     /// Of an export that has failed at the last moment. Those that it has replaced stay, and so do
     /// all where another one writes, or has committed.
