@@ -124,12 +124,12 @@ DEFECTS = [
            "return begin != end && after != filled.begin()",
            "return !PLANTED && begin != end && after != filled.begin()",
            by="models", wrong="of two weights whose names are exchanged, one is lost"),
-    Defect("lists-of-lists-are-not-copied", "models/impl/get_state_dict.ipp",
-           "for_each_inner(inner, name + \".\" + std::to_string(i++), f);",
-           "{ if (PLANTED && inner.is_list()) f(name + \".\" + std::to_string(i++), "
-           "const_cast<node&>(inner)); else "
-           "for_each_inner(inner, name + \".\" + std::to_string(i++), f); }",
+    Defect("lists-are-not-copied", "models/impl/get_state_dict.ipp",
+           "} else if (n.is_list()) {", "} else if (n.is_list() && !PLANTED) {",
            by="models", wrong="a copy of an optimizer's state changes while training goes on"),
+    Defect("values-are-not-copied", "models/impl/get_state_dict.ipp",
+           "} else if (n.is_value()) {", "} else if (n.is_value() && !PLANTED) {",
+           by="models", wrong="a copy has the moments of one time and the step of another"),
     Defect("numbers-of-a-replaced-checkpoint-are-set", "planner/detail/load_side.hpp",
            "if (auto* t = leaf.tensor(); t != nullptr && t->number)",
            "if (auto* t = leaf.tensor(); t != nullptr && t->number && !PLANTED)",
