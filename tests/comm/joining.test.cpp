@@ -212,6 +212,15 @@ BOOST_AUTO_TEST_CASE(no_timeout_is_no_timeout) {
     }));
 }
 
+BOOST_AUTO_TEST_CASE(peers_that_would_be_dead_before_a_heartbeat_are_refused) {
+    auto const id = tcp_group::unique_id();
+    tcp_options o;
+    o.liveness.heartbeat_interval = o.liveness.peer_timeout;
+    auto const said = failure_of([&] { tcp_group g(id, 1, 2, o); });
+    BOOST_TEST(said.find("above 0 and below peer_timeout") != said.npos, said);
+    for (auto const& s : join_all(id, 2, soon(30s))) BOOST_TEST(s == "");
+}
+
 BOOST_AUTO_TEST_CASE(strangers_are_not_let_in) {
     auto const id = tcp_group::unique_id();
     auto old = hello();

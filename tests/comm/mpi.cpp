@@ -220,6 +220,16 @@ void check_misuse() {
         });
         expect(contains(what, world_rank == 0 ? "fan-in 2" : "fan-in 4"), what);
     });
+    check("heartbeats without a pause, and peers that are dead before the first", [] {
+        for (int const interval : {0, -1, 20000}) {
+            auto const what = refusal(errc::invalid_argument, [&] {
+                cairn::mpi_options o;
+                o.liveness.heartbeat_interval = std::chrono::milliseconds(interval);
+                mpi_group g(MPI_COMM_WORLD, o);
+            });
+            expect(contains(what, "above 0 and below peer_timeout"), what);
+        }
+    });
     if (world_size == 1) return;
     check("liveness options that differ", [] {
         auto const what = refusal(errc::invalid_argument, [] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A view that does not say that it is borrowed may own its elements, which would end with it.
-// expect: a view that may own its elements
+// expect: a temporary range that may own its elements
 #include <cairn/state/state_dict.hpp>
 
 #include <ranges>

@@ -297,6 +297,17 @@ BOOST_AUTO_TEST_CASE(what_lacks_a_part_is_an_error_for_a_state_that_has_it) {
         cairn::load(cairn::state_dict{{"q", view(qk)}}, "c", store, how);
     });
     BOOST_TEST(support::contains(text, {"'q'", "none"}), text);
+    // What is missing would tell how many names there are.
+    auto const apart =
+        cairn::mapping().set("e.{e}", unstack(concat(0, {stored("q"), stored("none")}), "{e}"));
+    for (auto const& said :
+         {support::error_of([&] { (void)cairn::load_tree("c", {}, store, apart); }),
+          support::error_of([&] {
+              cairn::convert({store, "c"}, "d", store, apart);
+          })})
+        BOOST_TEST(support::contains(said, {"'e.{e}'", "a stored tensor none"}), said);
+    cairn::load(cairn::state_dict{{"o.k.m", view(q)}}, "c", store, apart);
+    BOOST_TEST((q == k));
 }
 
 BOOST_AUTO_TEST_CASE(a_tree_of_what_a_mapping_makes_is_as_large_as_it_likes) {

@@ -117,6 +117,17 @@ BOOST_AUTO_TEST_CASE(what_has_another_shape_needs_a_line_of_its_own) {
         BOOST_TEST(to_state(fused(), parts).incomplete.contains("opt.state.b.0.qk.m"));
 }
 
+BOOST_AUTO_TEST_CASE(of_two_followers_the_other_one_may_make_a_name) {
+    mapping m;
+    m.set("qk", map::concat(0, {map::stored("q"), map::stored("k")}))
+        .follow("o.{param...}.{slot}", "old.{param...}.{slot}")
+        .follow("o.{param...}.{slot}", "new.{param...}.{slot}");
+    auto const made = to_state(
+        m, stored({{"q", {1}}, {"k", {2}}, {"old.q.m", {1}}, {"new.q.m", {1}}, {"new.k.m", {2}}}));
+    BOOST_TEST(made.tensors.contains("o.qk.m"));
+    BOOST_TEST(made.incomplete.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_part_of_what_is_incomplete_passes_unless_a_line_makes_its_name_of_another) {
     mapping m;
     m.set("qk", map::concat(0, {map::stored("q"), map::stored("k")}));
@@ -237,7 +248,7 @@ BOOST_AUTO_TEST_CASE(what_follows_a_parameter_that_is_left_out_is_left_out) {
     BOOST_TEST(back.values.empty());
     // Nor does a load of the same names want it.
     auto const content = stored({{"net.w", {4}}, {"optim.net.w.m", {4}}});
-    map::detail::unmade_names const unmade(m, content);
+    map::detail::unmade_names unmade(m, content);
     for (auto const* name : {"frozen.x", "optim.frozen.x.m", "optim.frozen.x.lr"}) {
         auto const found = unmade.find(name);
         BOOST_TEST_REQUIRE(found.has_value(), name);

@@ -136,6 +136,38 @@ BOOST_AUTO_TEST_CASE(experts_are_stacked_and_unstacked) {
     BOOST_TEST(has(found, "without 1"), found);
 }
 
+BOOST_AUTO_TEST_CASE(indices_are_counted_within_others_and_within_stacks) {
+    mapping m;
+    m.set("h.{e}.{i}", map::unstack(map::unstack(map::stored("w"), "{i}"), "{e}"))
+        .set("y.{i}", map::stack("k", map::unstack(map::stored("x.{k}"), "{i}")));
+    auto const made = to_state(m, stored({{"w", {2, 1, 4}}, {"x.0", {2, 5}}, {"x.1", {2, 5}}}));
+    BOOST_TEST(names_of(made) == (names{"h.0.0", "h.0.1", "y.0", "y.1"}),
+               boost::test_tools::per_element());
+    BOOST_TEST((made.tensors.at("y.1").shape == index_vector{2, 5}));
+}
+
+BOOST_AUTO_TEST_CASE(what_unstacks_an_operand_that_lacks_a_part_is_incomplete) {
+    mapping m;
+    m.set("e.{e}.w", map::unstack(map::concat(0, {map::stored("gate"), map::stored("up")}), "{e}"))
+        .rename("w", "norm")
+        .follow("o.{param...}.{slot}", "p.{param...}.{slot}");
+    auto const made = to_state(m, stored({{"gate", {2, 3}}, {"norm", {1}}, {"p.gate.m", {2, 3}}}));
+    BOOST_TEST(names_of(made) == (names{"o.gate.m", "w"}), boost::test_tools::per_element());
+    auto const& of = made.incomplete.at("e.{e}.w").of;
+    BOOST_TEST(has(of, "a stored tensor up"), of);
+    BOOST_TEST(made.idle.empty());
+    BOOST_TEST(made.passes("gate"));
+    // A state without the experts can be loaded.
+    m.others(other_names::refuse);
+    to_state(m, stored({{"gate", {2, 3}}, {"norm", {1}}, {"p.gate.m", {2, 3}}}));
+    // Another slot tells the shape.
+    auto const slots =
+        to_state(m, stored({{"p.gate.m", {2, 3}}, {"p.gate.v", {2, 3}}, {"p.up.v", {2, 3}}}));
+    BOOST_TEST(slots.tensors.size() == 4u);
+    BOOST_TEST(slots.tensors.contains("o.e.3.w.v"));
+    BOOST_TEST(slots.incomplete.contains("o.e.3.w.m"));
+}
+
 BOOST_AUTO_TEST_CASE(twelve_experts_are_in_the_order_of_their_numbers) {
     metadata m;
     for (int e = 0; e < 12; ++e)
@@ -266,7 +298,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_not_made_says_of_what_it_would_be) {
         .set("w", map::stored("model.layers.0.k"))
         .set("cache", map::leave_out())
         .follow("opt.{param...}.{slot}", "o.{param...}.{slot}");
-    map::detail::unmade_names const unmade(m, content);
+    map::detail::unmade_names unmade(m, content);
     auto const why = [&](const char* name) {
         auto const u = unmade.find(name);
         return !u ? std::string("no line") : u->of + "; " + u->found;
@@ -281,6 +313,10 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_not_made_says_of_what_it_would_be) {
     BOOST_TEST(why("cache") == "; ");
     BOOST_TEST(why("opt.cache.m") == "; ");
     BOOST_TEST(why("else") == "no line");
+    // Of many, not every one is compared with all stored names.
+    std::string last;
+    for (int i = 0; i < 32; ++i) last = why("w");
+    BOOST_TEST(last == "'model.layers.0.k'; none");
     // A stored name that is made of another one does not pass.
     auto const made = to_state(m, content);
     BOOST_TEST(!made.passes("w"));

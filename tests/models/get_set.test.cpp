@@ -184,6 +184,23 @@ BOOST_AUTO_TEST_CASE(tensors_of_a_model_may_be_exchanged) {
     }
 }
 
+/// The weight has two names, and the state that is given for it has the other one.
+BOOST_AUTO_TEST_CASE(state_of_tied_weights_may_be_exchanged) {
+    small::model m;
+    m.bias = small::tensor(4, 7.0f);
+    auto o = optimizer_of(m);
+    auto& of_embedding = o.groups[0].slots[0].momentum;
+    auto& of_bias = o.groups[1].slots[0].momentum;
+    of_embedding = {1, 2, 3, 4};
+    of_bias = {5, 6, 7, 8};
+    cairn::set_optimizer_state_dict(m, o,
+                                    {{"state.bias.momentum_buffer", of_embedding},
+                                     {"state.head.weight.momentum_buffer", of_bias}},
+                                    {.strict = false, .flatten_optimizer_state_dict = true});
+    BOOST_TEST(of_bias == (small::tensor{1, 2, 3, 4}));
+    BOOST_TEST(of_embedding == (small::tensor{5, 6, 7, 8}));
+}
+
 BOOST_AUTO_TEST_CASE(strict_tells_the_keys_and_the_remedy) {
     small::model m;
     auto d = cairn::get_model_state_dict(m, {.cpu_offload = true});

@@ -38,6 +38,13 @@ struct block_optimizer {
     int size = 4;
 };
 
+/// Keeps the dict that its visits pass.
+struct keeping_optimizer {
+    handle weight{};
+    std::vector<float> moments{1, 2};
+    cairn::state_dict state{{"all", cairn::state_dict{{"m", moments}}}};
+};
+
 }  // namespace own_form
 
 template <>
@@ -77,9 +84,14 @@ struct cairn::optimizer_traits<own_form::block_optimizer> {
     }
 };
 
+template <>
+struct cairn::optimizer_traits<own_form::keeping_optimizer> {
+    static void visit(own_form::keeping_optimizer& o, auto& v) { v.parameter(o.weight, o.state); }
+};
+
 BOOST_AUTO_TEST_SUITE(own_form_of_state)
 
-BOOST_AUTO_TEST_CASE(tensors_in_lists_of_lists_are_copied_aside) {
+BOOST_AUTO_TEST_CASE(tensors_in_lists_of_lists_and_values_are_copied_aside) {
     for (bool const full : {false, true}) {
         for (bool const flat : {false, true}) {
             own_form::module m;
@@ -91,9 +103,22 @@ BOOST_AUTO_TEST_CASE(tensors_in_lists_of_lists_are_copied_aside) {
                                                  .cpu_offload = true,
                                                  .flatten_optimizer_state_dict = flat});
             o.blocks = {{{0}, {0}}, {{0}}};
+            o.size = 0;
             cairn::set_optimizer_state_dict(m, o, copy);
             BOOST_TEST((o.blocks == before));
+            BOOST_TEST(o.size == 4);
         }
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_leaves_a_dict_that_the_optimizer_keeps_as_it_is) {
+    own_form::module m;
+    own_form::keeping_optimizer o{m.weight};
+    for (bool const full : {false, true}) {
+        (void)cairn::get_optimizer_state_dict(m, o, {.full_state_dict = full, .cpu_offload = true});
+        auto const& leaf = o.state.at("all").as_dict().at("m").as_tensor();
+        void const* const memory = o.moments.data();
+        BOOST_TEST(leaf.shards[0].view.data == memory);
     }
 }
 

@@ -235,6 +235,16 @@ BOOST_AUTO_TEST_CASE(a_load_into_other_views_of_one_memory_says_so) {
         BOOST_TEST(warnings[0].find("share memory") != std::string::npos, warnings[0]);
         BOOST_TEST(warnings[0].find("'flat'") != std::string::npos, warnings[0]);
     }
+    // Each of many forms is named once.
+    auto const of = [](std::vector<float>& memory) {
+        state_dict forms;
+        for (int n : {1, 2, 3, 6})
+            forms[std::to_string(n)] =
+                cairn::node(cairn::tensor_view(cairn::dtype::float32, {n, 6 / n}, memory.data()));
+        return forms;
+    };
+    cairn::save(of(a), "e", store);
+    BOOST_TEST(cairn::load(of(w), "e", store).warnings.size() == 3u);
     // Columns beside each other have no element in common.
     cairn::tensor_view const left(cairn::dtype::float32, {2}, {3}, w.data());
     cairn::tensor_view const right(cairn::dtype::float32, {2}, {3}, w.data() + 1);

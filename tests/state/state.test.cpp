@@ -197,7 +197,9 @@ BOOST_AUTO_TEST_CASE(elements_that_a_range_makes_are_owned) {
 
 using cairn::detail::AmbiguousVariable;
 static_assert(AmbiguousVariable<value&> && AmbiguousVariable<std::vector<std::byte>&>);
+static_assert(AmbiguousVariable<value::list_t&> && AmbiguousVariable<cairn::big_int&>);
 static_assert(!AmbiguousVariable<const value&> && !AmbiguousVariable<value>);
+static_assert(!AmbiguousVariable<value::dict_t> && !AmbiguousVariable<const char*&>);
 
 BOOST_AUTO_TEST_CASE(what_a_value_of_a_list_throws_gets_the_name_of_the_list) {
     unreadable u;

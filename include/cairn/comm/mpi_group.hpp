@@ -42,8 +42,8 @@ class mpi_group : public detail::tree_group<mpi_group> {
 public:
     /// @param of  The ranks of the group; remains the caller's, and may be freed afterwards.
     /// @throws error errc::invalid_argument on all ranks for a thread level below
-    /// MPI_THREAD_MULTIPLE or options that differ; on this rank if MPI is not running, for
-    /// MPI_COMM_NULL and for an inter-communicator
+    /// MPI_THREAD_MULTIPLE and for options that differ or cannot be; on this rank if MPI is not
+    /// running, for MPI_COMM_NULL and for an inter-communicator
     explicit mpi_group(MPI_Comm of, const mpi_options& o = {}) : base(join(of, o)) {}
 
 private:

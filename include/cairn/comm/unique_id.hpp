@@ -14,7 +14,9 @@ namespace cairn {
 
 /// An address at which a process listens.
 struct tcp_address {
-    std::string host{};  ///< A numeric address, or a name.
+    /// A numeric address, or a name. Of a name's addresses each attempt begins with the first: one
+    /// that drops packets, e.g. over IPv6, keeps the others from being tried.
+    std::string host{};
     std::uint16_t port = 0;
 
     friend bool operator==(const tcp_address&, const tcp_address&) = default;

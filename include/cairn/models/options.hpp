@@ -24,11 +24,12 @@ struct gather_options {
 /// Options of `get_state_dict` and `set_state_dict`; DCP's `StateDictOptions`, with its names. They
 /// must be the same on all ranks.
 struct state_dict_options {
-    /// Whole tensors instead of this rank's shards; needs the communicator.
+    /// Whole tensors instead of this rank's shards; needs the communicator. get: a copy, of values
+    /// too.
     bool full_state_dict = false;
-    /// get: a copy in host memory, so that training may continue, instead of windows on the model's
-    /// memory. With full_state_dict the whole is created on rank 0 only; elsewhere the dicts are
-    /// empty.
+    /// get: a copy in host memory, of values too, so that training may continue, instead of windows
+    /// on the model's memory. With full_state_dict the whole is created on rank 0 only; elsewhere
+    /// the dicts are empty.
     bool cpu_offload = false;
     /// Omit parameters that are not trained, and the optimizer state kept for them.
     bool ignore_frozen_params = false;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -57,17 +58,29 @@ concept StateElement = Tensor<T> || Sharded<T> || std::same_as<std::remove_cvref
 template <class R>
 concept ElementRange = requires(R& r) { requires StateElement<decltype(*std::begin(r))>; };
 
+/// A range whose constness is that of its elements, as a container's is. Elements that a range only
+/// refers to stay mutable.
+template <class R>
+concept DeeplyConst = requires(const R& r) {
+    requires std::is_const_v<std::remove_reference_t<decltype(*std::begin(r))>>;
+};
+
 /// Whether the elements that a range refers to are borrowed. Those that it makes are owned.
 template <class T>
 constexpr bool lends_elements() {
     using plain = std::remove_cvref_t<T>;
-    using element = decltype(*std::begin(std::declval<plain&>()));
+    constexpr bool is_view = std::ranges::enable_view<plain>;
+    constexpr bool refers =
+        std::is_lvalue_reference_v<decltype(*std::begin(std::declval<plain&>()))>;
     constexpr bool lends =
-        std::is_lvalue_reference_v<T> ||
-        (std::ranges::enable_view<plain> && std::ranges::enable_borrowed_range<plain>);
-    static_assert(lends || !std::ranges::enable_view<plain> || !std::is_lvalue_reference_v<element>,
-                  "cairn: a view that may own its elements, which would end with it: pass the "
-                  "container, or the view as an lvalue");
+        std::is_lvalue_reference_v<T> || (is_view && std::ranges::enable_borrowed_range<plain>);
+    static_assert(lends || !refers || (!is_view && DeeplyConst<plain>),
+                  "cairn: a temporary range that may own its elements, which would end with it, or "
+                  "refer to others': pass the container, or the range as an lvalue");
+    // An iterator that is only an input iterator may hold its element.
+    static_assert(
+        !refers || !is_view || !std::ranges::input_range<T> || std::ranges::forward_range<T>,
+        "cairn: a view whose elements may end with its iterators: pass a container of them");
     return lends;
 }
 
@@ -90,7 +103,8 @@ inline constexpr bool is_bytes_reference<bytes_reference<T>> = true;
 ///
 /// Constructed from anything that a state may hold. Tensors, sharded tensors and Statefuls that are
 /// lvalues are borrowed and must outlive the verb; rvalues are moved in. So are the elements of a
-/// range: a view, such as `std::span`, lends those that it refers to. Values are copied; pass a
+/// range; a borrowed view, such as `std::span`, lends those that it refers to, and a temporary that
+/// may do either does not compile. Values are copied; pass a
 /// variable that a load should write into as `std::ref(step)`, a struct as `cairn::as_bytes(rng)`.
 /// Copies of a node share its content.
 class node {

@@ -7,11 +7,9 @@
 #include <cairn/tensor/traits.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
+#include <variant>
 
 namespace cairn {
 
@@ -22,14 +20,17 @@ struct per_rank_t {
 
 namespace detail {
 
+template <class T, class... Ts>
+constexpr bool is_alternative(const std::variant<Ts...>*) {
+    return (std::same_as<T, Ts> || ...);
+}
+
 /// A variable whose use is ambiguous: should its value be saved, or should it be loaded into?
 template <class T>
 concept AmbiguousVariable =
     std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>> &&
-    (std::is_arithmetic_v<std::remove_cvref_t<T>> ||
-     std::same_as<std::remove_cvref_t<T>, std::string> ||
-     std::same_as<std::remove_cvref_t<T>, value> ||
-     std::same_as<std::remove_cvref_t<T>, std::vector<std::byte>>);
+    (std::is_arithmetic_v<std::remove_cvref_t<T>> || std::same_as<std::remove_cvref_t<T>, value> ||
+     is_alternative<std::remove_cvref_t<T>>(static_cast<const value::storage*>(nullptr)));
 
 /// Tensors that are lvalues are borrowed; everything else is copied or moved, like `std::ref`.
 template <class T>

@@ -143,6 +143,10 @@ void for_each_leaf(const expression& e, captures& bound, F&& f) {
 CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captures& bound,
                                                const name_list& known);
 
+/// Binds the captures of an expression that are not, and that it does not count itself, to their
+/// first index: for its shape, which is that of all.
+CAIRN_DECL captures bound_to_first(const expression& e, captures bound);
+
 /// Returns the lines that must match something and match none of these names, where what no line
 /// matches is left out: what such a line was meant for would be left out in silence.
 /// @param of  Target: names of a state. Source: stored ones.

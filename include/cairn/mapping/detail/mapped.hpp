@@ -7,6 +7,7 @@
 #include <cairn/mapping/detail/evaluation.hpp>
 #include <cairn/mapping/detail/expression.hpp>
 #include <cairn/mapping/detail/name_list.hpp>
+#include <cairn/mapping/detail/name_pattern.hpp>
 #include <cairn/mapping/detail/piece.hpp>
 #include <cairn/mapping/mapping.hpp>
 #include <cairn/metadata/metadata.hpp>
@@ -70,7 +71,8 @@ struct mapped {
     std::set<std::string, std::less<>> hidden{};
     /// Of a load: names that are partly made of what cannot be read, and why that is.
     std::map<std::string, std::string, std::less<>> unreadable{};
-    /// Of a load: names that are made of several stored ones, not all of which are there.
+    /// Of a load: names that are made of several stored ones, not all of which are there. Where
+    /// these would tell how many names there are, a pattern of them.
     std::map<std::string, unmade_name, std::less<>> incomplete{};
     /// Of a load: names that are there only if the state has them; see `metadata::if_asked`.
     std::set<std::string, std::less<>> if_asked{};
@@ -110,14 +112,21 @@ public:
     /// @param stored  Must outlive this.
     CAIRN_DECL unmade_names(const mapping& m, const metadata& stored);
     /// Returns nothing if the mapping has nothing to do with the name, or makes it of itself.
-    CAIRN_DECL std::optional<unmade_name> find(const std::string& name) const;
+    CAIRN_DECL std::optional<unmade_name> find(const std::string& name);
+
+    /// So often the nearest stored name is searched for: there may be thousands of names, and each
+    /// would be compared with all stored ones.
+    static constexpr std::size_t most_searches = 16;
 
 private:
+    CAIRN_DECL unmade_name described(const expression& e, const captures& bound);
+
     std::vector<expression> made_of_{};
     std::shared_ptr<const lines> lines_;
     bool leaves_out_others_;
     const metadata& stored_;
     name_list names_{};
+    std::size_t searches_ = 0;
 };
 
 struct tensor_type {

@@ -149,6 +149,20 @@ CAIRN_DECL std::vector<std::string> leaf_names(const expression& e, const captur
     return all;
 }
 
+CAIRN_DECL captures bound_to_first(const expression& e, captures bound) {
+    std::vector<std::string> counted;
+    for_each_node(e, [&](const node& n) {
+        if (n.is_a(operation::stack)) counted.push_back(n.capture);
+    });
+    for_each_node(e, [&](const node& n) {
+        for (auto const& c : n.name.names())
+            if (bound.find(c) == nullptr &&
+                std::find(counted.begin(), counted.end(), c) == counted.end())
+                bound.bind(c, "0");
+    });
+    return bound;
+}
+
 CAIRN_DECL expression following(const expression& e, const follower_patterns& how,
                                 const captures& slot) {
     auto n = e.node();

@@ -51,8 +51,10 @@ public:
     mapped build() && {
         for (std::size_t i = 0; i < mapping_.lines().size(); ++i)
             tolerate([&] {
+                auto const lacking = made_.incomplete.size() + made_.unreadable.size();
                 auto const all = bindings(i);
                 if (all.empty() && !mapping_.lines()[i].optional &&
+                    made_.incomplete.size() + made_.unreadable.size() == lacking &&
                     !mapping_.lines()[i].made_of.node().is_a(operation::leave_out))
                     made_.idle.push_back(i);
                 for (auto const& bound : all) tolerate([&] { make(i, bound); });
@@ -66,6 +68,10 @@ public:
                                [&](auto const& from) { return !made_.used.contains(from); });
         });
         for (auto const& entry : stored_.entries) tolerate([&] { pass(entry.first); });
+        // Of two followers, the other one may have made it.
+        std::erase_if(made_.incomplete, [&](auto const& one) {
+            return made_.tensors.contains(one.first) || made_.values.contains(one.first);
+        });
         return std::move(made_);
     }
 
@@ -148,20 +154,19 @@ private:
             for_each_expression(mapping_.lines()[i].made_of, [&](const expression& e) {
                 auto const& n = e.node();
                 if (!n.is_a(operation::unstack) || !n.name.has(capture)) return;
-                auto const known = shape_or_none(n.of(), bound, mapping_.lines()[i].name);
+                complaint const about{lines_.names()[i].with({}, {}, bound).text()};
+                auto const known = shape_or_none(n.of(), bound, about.fqn);
                 if (!known) return;
-                auto const& shape = *known;
-                complaint const about{mapping_.lines()[i].name};
-                auto const d = about.dim(e, n.dim, shape.size());
+                auto const d = about.dim(e, n.dim, known->size());
+                auto const count = (*known)[d];
                 // Without elements, a file of any size may have any length.
                 auto const left =
                     std::int64_t{most_operations} - static_cast<std::int64_t>(after.size());
-                if (shape[d] > left)
-                    about.fail(
-                        errc::unsupported, e,
-                        "at most " + std::to_string(most_operations) + " names",
-                        std::to_string(shape[d]) + " beside " + std::to_string(after.size()));
-                for (std::int64_t index = 0; index < shape[d]; ++index) {
+                if (count > left)
+                    about.fail(errc::unsupported, e,
+                               "at most " + std::to_string(most_operations) + " names",
+                               std::to_string(count) + " beside " + std::to_string(after.size()));
+                for (std::int64_t index = 0; index < count; ++index) {
                     auto more = bound;
                     more.bind(capture, std::to_string(index));
                     after.insert(std::move(more));
@@ -170,28 +175,54 @@ private:
         return after;
     }
 
-    /// Not set where a part is not stored: then there is none of its names, either.
+    /// Not set where a part is missing or cannot be read: then none of the names is made.
+    /// @param name  Stands for all of them.
     std::optional<index_vector> shape_or_none(const expression& e, const captures& bound,
-                                              const std::string& name) const {
+                                              const std::string& name) {
         try {
-            return shape_of(e, bound, name);
+            return shape_of(e, bound_to_first(e, bound), name);
         } catch (const error& x) {
-            if (found_ != nullptr || x.code() != make_error_code(errc::missing_key)) throw;
+            if (auto const others = leaf_names(e, bound, unsupported_); !others.empty())
+                refuse_if_asked(name, e, bound, others.front());
+            else
+                lacks_part(x, with_followers(leaf_names(e, bound, names_)));
             return {};
         }
     }
     /// The shape of an operand; where an optimizer is stored without its model, that of its state.
-    index_vector shape_of(const expression& e, captures bound, const std::string& name) const {
+    index_vector shape_of(const expression& e, const captures& bound,
+                          const std::string& name) const {
+        auto const shape = [&](const expression& of, captures own) {
+            evaluation evaluate(tensors_, name);
+            evaluate.suggests = made_.incomplete.size() < unmade_names::most_searches;
+            return evaluate(of, own).shape;
+        };
         auto const leaves = leaf_names(e, bound, names_);
         for (std::size_t f = 0; !all_stored(leaves) && f < slots_.size(); ++f)
             if (auto const slots = slots_[f].find(leaves.front()); slots != slots_[f].end())
                 for (auto const& slot : slots->second) {
                     auto const followed = following(e, lines_.followers()[f], slot);
                     auto const all = leaf_names(followed, bound, tensors_.names());
-                    if (!all.empty() && stored_.tensor(all.front())->shape.product() != 1)
-                        return evaluation(tensors_, name)(followed, bound).shape;
+                    if (all.empty() || stored_.tensor(all.front())->shape.product() == 1) continue;
+                    try {
+                        return shape(followed, bound);
+                    } catch (const error& x) {  // another slot may be complete
+                        if (x.code() != make_error_code(errc::missing_key)) throw;
+                    }
                 }
-        return evaluation(tensors_, name)(e, bound).shape;
+        return shape(e, bound);
+    }
+    /// Adds what is stored beside each.
+    std::vector<std::string> with_followers(std::vector<std::string> leaves) const {
+        for (std::size_t i = 0, n = leaves.size(); i < n; ++i)
+            for (std::size_t f = 0; f < slots_.size(); ++f)
+                if (auto const slots = slots_[f].find(leaves[i]); slots != slots_[f].end()) {
+                    auto const& patterns = lines_.followers()[f];
+                    auto const param = *patterns.stored_prefix.off(leaves[i]);
+                    for (auto const& slot : slots->second)
+                        leaves.push_back(patterns.stored_beside(param, slot));
+                }
+        return leaves;
     }
 
     void make(std::size_t i, const captures& bound) {
@@ -204,10 +235,7 @@ private:
         }
         check_reads_back(lines_.names()[i], name, bound, by.bound);
         auto const leaves = leaf_names(e, bound, names_);
-        bool const is_stored =
-            leaves.empty() || std::any_of(leaves.begin(), leaves.end(),
-                                          [&](auto& l) { return stored_.entries.contains(l); });
-        if (is_stored) {
+        if (leaves.empty() || any_stored(leaves)) {
             claim(name, leaves);
             if (auto const others = leaf_names(e, bound, unsupported_); others.empty())
                 make_if_complete(name, e, bound, leaves);
@@ -237,7 +265,7 @@ private:
                 }
         }
         evaluation evaluate(tensors_, name);
-        evaluate.suggests = made_.incomplete.size() < 16;  // there may be thousands
+        evaluate.suggests = made_.incomplete.size() < unmade_names::most_searches;
         auto t = evaluate(e, bound);
         bool requires_grad = false;
         for (auto const* const from : evaluate.used()) {
@@ -375,6 +403,10 @@ private:
                                              .remedy = "Give one of them a line of its own."});
     }
 
+    bool any_stored(const std::vector<std::string>& names) const {
+        return std::any_of(names.begin(), names.end(),
+                           [&](auto const& n) { return stored_.entries.contains(n); });
+    }
     bool all_stored(const std::vector<std::string>& names) const {
         return std::all_of(names.begin(), names.end(),
                            [&](auto const& n) { return stored_.tensor(n) != nullptr; });

@@ -27,8 +27,7 @@ CAIRN_DECL unmade_names::unmade_names(const mapping& m, const metadata& stored)
 }
 
 /// Describes the stored names of an expression, and what the checkpoint has of them.
-inline unmade_name described(const expression& e, const captures& bound, const metadata& stored,
-                             const name_list& names) {
+CAIRN_DECL unmade_name unmade_names::described(const expression& e, const captures& bound) {
     unmade_name u;
     bool any = false;
     std::string instead;
@@ -37,26 +36,26 @@ inline unmade_name described(const expression& e, const captures& bound, const m
         auto const name = n.name.with({}, {}, bound).text();
         u.of += (u.of.empty() ? "'" : ", '") + name + "'";
         bool found = false;
-        names.for_each_match(n.name, bound, [&](const captures&) { found = true; });
+        names_.for_each_match(n.name, bound, [&](const captures&) { found = true; });
         any = any || found;
         if (found || !instead.empty()) return;
-        auto const other = stored.unsupported.find(name);
-        instead = other != stored.unsupported.end()
-                      ? " (" + name + " is " + other->second.type + ")"
-                      : cairn::detail::nearest_name(name, stored.entries);
+        if (auto const other = stored_.unsupported.find(name); other != stored_.unsupported.end())
+            instead = " (" + name + " is " + other->second.type + ")";
+        else if (searches_++ < most_searches)
+            instead = cairn::detail::nearest_name(name, stored_.entries);
     });
     u.found = (any ? "not all" : "none") + instead;
     return u;
 }
 
-CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name) const {
+CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name) {
     auto const is_left_out = [](const expression& e) {
         return e.node().is_a(operation::leave_out);
     };
     if (auto const by = lines_->find(name)) {
         auto const& e = made_of_[by->line];
         if (is_left_out(e)) return unmade_name();
-        return described(e, by->bound, stored_, names_);
+        return described(e, by->bound);
     }
     auto const known = [&](const std::string& p) { return lines_->find(p).has_value(); };
     if (auto const read = lines_->reading(name, side::target, known)) {
@@ -66,7 +65,7 @@ CAIRN_DECL std::optional<unmade_name> unmade_names::find(const std::string& name
         auto const e = by ? made_of_[by->line] : stored_as_it_is(param);
         if (is_left_out(e) || (!by && leaves_out_others_)) return unmade_name();
         if (!by && f.stored_beside(read->param, read->slot) == name) return std::nullopt;
-        return described(following(e, f, read->slot), by ? by->bound : captures(), stored_, names_);
+        return described(following(e, f, read->slot), by ? by->bound : captures());
     }
     if (leaves_out_others_) return unmade_name();
     return std::nullopt;

@@ -11,7 +11,6 @@
 #include <cairn/metadata/detail/codec.hpp>
 #include <cairn/models/detail/gather_schedule.hpp>
 #include <cairn/models/detail/state_change.hpp>
-#include <cairn/state/detail/copy_leaf.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 #include <cairn/tensor/layout.hpp>
 
@@ -128,8 +127,6 @@ struct part_in_broadcast : part_on_its_way {
         schedule = std::make_unique<gather_schedule>(
             std::vector<outcome>{{{}, {tensors.begin(), tensors.end()}}}, options.piece_bytes);
         targets = find_targets(*schedule, target->wanted);
-        for (auto const& [given, own] : targets)
-            for (auto const* leaf : own) check_target(leaf->fqn, *leaf->tensor());
         auto described = std::make_shared<leaves_by_name>(described_state(*schedule, r, targets));
         // only rank 0 can check the contents of tensors
         if (whole) (void)state_change(whole, *target, part->visit, strict, part->of_what, false);

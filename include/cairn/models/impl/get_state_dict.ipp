@@ -9,12 +9,16 @@
 #include <cairn/models/detail/given_state.hpp>
 #include <cairn/models/gather.hpp>
 #include <cairn/state/detail/copy_leaf.hpp>
+#include <cairn/state/per_rank.hpp>
 #include <cairn/tensor/host_tensor.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+#include <variant>
 
 namespace cairn::detail {
 
@@ -68,7 +72,7 @@ void for_each_inner(const node& n, const std::string& name, F&& f) {
         for (auto const& inner : n.as_list())
             for_each_inner(inner, name + "." + std::to_string(i++), f);
     } else {
-        f(name, const_cast<node&>(n));
+        f(name, n);
     }
 }
 template <class F>
@@ -76,11 +80,36 @@ void for_each_node(const state_dict& d, F&& f) {
     for (auto const& [key, n] : d) for_each_inner(n, key, f);
 }
 
-/// Replaces an entry's tensor and keeps its other keys.
-CAIRN_DECL void replace(node& n, node tensor) {
+template <class F>
+node copied(const node& n, const std::string& name, const F& f);
+/// Returns a copy with containers and values of its own, and with what `f(name, node)` returns for
+/// each tensor: what a visit passes may share content with the optimizer.
+template <class F>
+state_dict copied(const state_dict& d, const std::string& before, const F& f) {
+    state_dict own;
+    for (auto const& [key, n] : d) own[key] = copied(n, before + key, f);
+    return own;
+}
+template <class F>
+node copied(const node& n, const std::string& name, const F& f) {
+    node own = n;
+    if (n.is_dict()) {
+        own = node(copied(n.as_dict(), name + ".", f));
+    } else if (n.is_list()) {
+        state_list l;
+        for (auto const& inner : n.as_list())
+            l.push_back(copied(inner, name + "." + std::to_string(l.size()), f));
+        own = node(std::move(l));
+    } else if (n.is_tensor()) {
+        own = f(name, n);
+    } else if (n.is_value()) {
+        auto const& from = *std::get<std::shared_ptr<value_node>>(n.raw());
+        own = from.per_rank ? node(per_rank(n.as_value())) : node(n.as_value());
+        if (from.optional) own.set_optional();
+    }
     auto const others = n.other_keys();
-    tensor.set_other_keys({others.begin(), others.end()});
-    n = std::move(tensor);
+    own.set_other_keys({others.begin(), others.end()});
+    return own;
 }
 
 CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
@@ -88,17 +117,16 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
                                       erased_communicator& comm) {
     if (!options.full_state_dict) {
         auto d = make();
-        if (options.cpu_offload)
-            for_each_node(d, [](const std::string&, node& n) {
-                if (n.is_tensor()) replace(n, clone_leaf(n.as_tensor()));
-            });
-        return d;
+        if (!options.cpu_offload) return d;
+        return copied(d, {}, [](const std::string&, const node& n) {
+            return node(clone_leaf(n.as_tensor()));
+        });
     }
     state_dict d;
     auto const look = [&] {
         d = make();
         std::vector<named_leaf> mine;
-        for_each_node(d, [&](const std::string& fqn, node& n) {
+        for_each_node(d, [&](const std::string& fqn, const node& n) {
             if (n.is_tensor()) mine.push_back({fqn, &n.as_tensor()});
         });
         return mine;
@@ -109,14 +137,14 @@ CAIRN_DECL state_dict whole_or_copied(const std::function<state_dict()>& make,
     if (gather.root >= 0 && or_cancel(comm, [&] { return comm.rank(); }) != gather.root) return {};
     std::map<std::string, host_tensor*> by_name;
     for (auto& [fqn, t] : whole) by_name.emplace(fqn, &t);
-    for_each_node(d, [&](const std::string& fqn, node& n) {
-        if (!n.is_tensor()) return;
-        replace(n, std::move(*by_name.at(fqn)));
+    auto all = copied(d, {}, [&](const std::string& fqn, const node&) {
+        node tensor(std::move(*by_name.at(fqn)));
         by_name.erase(fqn);
+        return tensor;
     });
     // Tensors that only other ranks hold: pipeline stages.
-    for (auto& [fqn, t] : by_name) d[fqn] = node(std::move(*t));
-    return d;
+    for (auto& [fqn, t] : by_name) all[fqn] = node(std::move(*t));
+    return all;
 }
 
 inline node value_of(const hyperparameter& h) {
@@ -148,8 +176,9 @@ CAIRN_DECL state_dict optimizer_dict(const std::vector<optimizer_group>& groups,
                     n.set_other_keys(std::move(others));
                     out[before + p.fqn + "." + name] = std::move(n);
                 };
-                for_each_node(p.state,
-                              [&](const std::string& name, node& n) { add("state.", name, n); });
+                for_each_node(p.state, [&](const std::string& name, const node& n) {
+                    add("state.", name, n);
+                });
                 for (auto const& h : g.hyperparameters) add("param_groups.", h.name, value_of(h));
             } else if (!p.state.empty()) {
                 auto& n = state[p.fqn];

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,7 @@ CAIRN_DECL void copy_overwritten(
     };
     for (auto const& part : all)
         for (auto const& to : part.second->flat.leaves)
-            if (auto const* t = to.tensor(); t != nullptr && !stays(to, part.first->find(to.fqn)))
+            if (auto const* t = to.tensor(); t != nullptr && !stays(to, part.first->find_for(to)))
                 for (auto const& s : t->shards)
                     if (is_host_memory(s)) filled.push_back(address_range(s.view));
     std::sort(filled.begin(), filled.end());
@@ -64,15 +65,19 @@ CAIRN_DECL void copy_overwritten(
         auto const after = std::lower_bound(filled.begin(), filled.end(), std::pair(end, end));
         return begin != end && after != filled.begin() && std::prev(after)->second > begin;
     };
-    for (auto const& [given, wanted] : all)
+    for (auto const& [given, wanted] : all) {
+        std::set<const flat_leaf*> moved;
+        for (auto const& to : wanted->flat.leaves)
+            if (auto const* from = given->find_for(to);
+                from != nullptr && from->tensor() != nullptr && !stays(to, from))
+                moved.insert(from);
         for (auto& from : given->flat.leaves) {
-            auto const* const t = from.tensor();
-            if (t == nullptr || std::none_of(t->shards.begin(), t->shards.end(), is_filled))
-                continue;
-            auto const* const to = wanted->find(from.fqn);
-            if (to != nullptr && to->tensor() != nullptr && !stays(from, to))
-                from.what = *clone_leaf(*t);
+            if (!moved.contains(&from)) continue;
+            auto const& t = *from.tensor();
+            if (std::any_of(t.shards.begin(), t.shards.end(), is_filled))
+                from.what = *clone_leaf(t);
         }
+    }
 }
 
 template <class Get, class Set>

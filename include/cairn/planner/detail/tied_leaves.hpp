@@ -62,7 +62,8 @@ public:
         return nullptr;
     }
     /// Pairs of names that are loaded into a part of the same memory, in different forms. Not all:
-    /// only leaves whose memory begins next to each other are compared.
+    /// only leaves whose memory begins next to each other are compared, and each is paired with
+    /// one of those at an address.
     const std::vector<std::pair<std::string, std::string>>& overlaps() const noexcept {
         return overlaps_;
     }
@@ -115,8 +116,10 @@ private:
         for (auto const& other : others) {
             auto const& w = other.leaf->shards[0].view;
             auto const [first, last] = address_range(w);
-            if (begin < last && first < end && v.device == w.device && is_dense(v) && is_dense(w))
+            if (begin < last && first < end && v.device == w.device && is_dense(v) && is_dense(w)) {
                 overlaps_.emplace_back(other.name, name);
+                break;
+            }
         }
     }
 

@@ -68,7 +68,7 @@ CAIRN_DECL mapped_metadata::mapped_metadata(metadata stored, const mapping& how,
                                                : stored_of(how, stored_)) {
     unmade_ = made_.incomplete;
     if (!made_.idle.empty() || !made_.hidden.empty()) {
-        map::detail::unmade_names const unmade(how, stored_);
+        map::detail::unmade_names unmade(how, stored_);
         // What has such a name is not what a load makes.
         for (auto const& fqn : made_.hidden) {
             if (made_.tensors.count(fqn) != 0 || made_.values.count(fqn) != 0) continue;

@@ -136,6 +136,7 @@ inline mpi_agreement mpi_agree(MPI_Comm given, int fan_in, const liveness_option
     check(fan_in >= 1 && same(2, 4), "a fan-in of 1 or more, the same on all ranks",
           "fan-in " + std::to_string(fan_in));
     check(same(4, 10), "liveness_options that are the same on all ranks", in_words(alive));
+    check_usable(alive);
     return a;
 }
 

@@ -77,13 +77,7 @@ inline tree_seat join_tcp(tree_topology where, const tcp_id_source& source, cons
             {.expected = "0 <= rank < size and a fan-in of 1 or more",
              .found = "rank " + std::to_string(where.rank) + " of " + std::to_string(where.size) +
                       ", fan-in " + std::to_string(where.fan_in)});
-    auto const& alive = o.liveness;
-    if (alive.heartbeat_interval.count() <= 0 ||
-        (alive.peer_timeout != no_timeout && alive.peer_timeout <= alive.heartbeat_interval))
-        throw error(errc::invalid_argument,
-                    {.expected = "tcp_options::liveness with a heartbeat_interval above 0 and "
-                                 "below peer_timeout",
-                     .found = in_words(alive)});
+    check_usable(o.liveness);
     try {
         tcp_neighbours found{1, {}};
         if (where.size > 1)
