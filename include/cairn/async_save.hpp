@@ -51,10 +51,12 @@ namespace cairn {
 /// takes the arena's place. With `frozen_tensors`, some tensors are not copied at all: they must
 /// neither change nor move until the save has ended, for which the handle's destructor waits.
 ///
-/// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
-/// with @ref errc::cancelled without waiting for other ranks (if parts are borrowed, at the end of
-/// the save; never before devices and the writer have finished with the tensors); the other ranks
-/// get the same error. The communicator may be used again once all ranks have started the verb.
+/// **Cancellation**: any kind, through the token's slot, until staged; later it has no effect. Emit
+/// where the handler's executor runs one thing at a time, as for Asio's own operations; without an
+/// executor, on any thread once this call has returned. The handler then completes with
+/// @ref errc::cancelled without waiting for other ranks (if parts are borrowed, at the end of the
+/// save; never before devices and the writer have finished with the tensors); the other ranks get
+/// the same error. The communicator may be used again once all ranks have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
 /// on a thread of its own, or on the executor among the parts, which must be run by one thread at a

@@ -29,7 +29,7 @@ CAIRN_DECL background_load::~background_load() {
 }
 
 CAIRN_DECL void background_load::heed_slot() {
-    heed(handler_.slot());
+    heed(handler_.slot(), &background_load::cancel);
 }
 CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
                                        load_parts parts) {

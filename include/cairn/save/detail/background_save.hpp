@@ -67,6 +67,7 @@ public:
     CAIRN_DECL void drop() noexcept;
 
 private:
+    void cancel_unstaged() noexcept;
     void staged();
     /// Completes the handler of a cancelled save before its operation has ended.
     void give_up() noexcept;

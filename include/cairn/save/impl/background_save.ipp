@@ -49,7 +49,7 @@ CAIRN_DECL void background_save::fail(staged_handler handler,
 }
 
 CAIRN_DECL void background_save::heed_slot() {
-    heed(staged_.slot());
+    heed(staged_.slot(), &background_save::cancel_unstaged);
 }
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
@@ -78,6 +78,14 @@ CAIRN_DECL void background_save::cancel() noexcept {
         post_to(on, posted_call::of<&background_save::give_up>(shared_from_this()));
     } catch (...) {  // no memory: the handler is called when the save ends
     }
+}
+CAIRN_DECL void background_save::cancel_unstaged() noexcept {
+    if (!home_.is_this()) return;
+    {
+        std::lock_guard const lock(m_);
+        if (!staged_) return;
+    }
+    cancel();
 }
 CAIRN_DECL void background_save::give_up() noexcept {
     try {

@@ -53,11 +53,12 @@ protected:
         return op;
     }
     /// Lets the slot of a handler cancel the verb.
+    /// @param f  Called on any thread, also when the handler has been called.
     template <class Slot>
-    void heed(Slot slot) {
+    void heed(Slot slot, void (Verb::*f)() noexcept) {
         if (slot.is_connected())
-            slot.assign([weak = this->weak_from_this()](boost::asio::cancellation_type) {
-                if (auto const self = weak.lock()) self->cancel();
+            slot.assign([weak = this->weak_from_this(), f](boost::asio::cancellation_type) {
+                if (auto const self = weak.lock()) (self.get()->*f)();
             });
     }
     /// Starts the operation that `make` returns. If that fails, the verb ends, and the other ranks
