@@ -119,8 +119,10 @@ BOOST_AUTO_TEST_CASE(reached_never_waits_for_another_call) {
     scripted::state s;
     scripted space{&s};
     auto q = any_memory_space::refer(space).open({});
-    auto const t = q.record();
+    auto const known = q.record(), t = q.record();
     s.reached = 1;
+    BOOST_TEST(q.reached(known));
+    s.reached = 2;
     s.leave = false;
     std::thread copying([&] {
         pitched_copy const c{};
@@ -128,6 +130,7 @@ BOOST_AUTO_TEST_CASE(reached_never_waits_for_another_call) {
     });
     while (!s.in_call) std::this_thread::yield();
     BOOST_TEST(!q.reached(t));
+    BOOST_TEST(q.reached(known));
     s.leave = true;
     copying.join();
     BOOST_TEST(q.reached(t));
