@@ -148,6 +148,15 @@ DEFECTS = [
            by="checkpointer:checkpointer_overlap,checkpointer_overlap_devices,"
               "checkpointer_slow_copies,checkpointer_plan save",
            wrong="an update overtakes the copies of the replicas' samples"),
+    Defect("hashes-are-no-progress", "save/detail/staging.hpp",
+           "if (std::exchange(so_far_, so_far) != so_far)",
+           "if (std::exchange(so_far_, so_far) != so_far && !PLANTED)",
+           by="save:device_replicas", wrong="a save with many replicas on devices always times out"),
+    Defect("round-of-one-tensor", "save/impl/replica_hashes.ipp",
+           "k-- != 0 && left_[k].from == from;",
+           "k-- != 0 && left_[k].from == from && !(PLANTED && bytes != 0);",
+           by="save:device_replicas",
+           wrong="each replicated tensor on a device costs a save a round trip"),
     Defect("copies-not-enqueued", "save/detail/staging.hpp",
            "bool const copied = copies_.advance();",
            "if (PLANTED && when_enqueued_) std::exchange(when_enqueued_, nullptr)(); "
