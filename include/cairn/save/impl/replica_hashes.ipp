@@ -36,8 +36,7 @@ CAIRN_DECL void replica_hashes::begin(const std::vector<held_replica>& held, con
         if (auto* const d = devices.of(v, i.fqn))
             left_.push_back({k, v, d, &i.fqn, sampled_blocks(v, how)});
         else
-            hashes_[k] = sendable(hash_replica(v, how));
-        progress.advance();
+            hashes_[k] = sendable(hash_replica(v, how, &progress));
     }
     std::stable_sort(left_.begin(), left_.end(), [](const on_device& a, const on_device& b) {
         return std::less<>()(a.from, b.from);
