@@ -257,6 +257,27 @@ BOOST_AUTO_TEST_CASE(a_handle_that_borrows_waits) {
     later.join();
 }
 
+/// What the function uses may end right after the handle.
+BOOST_AUTO_TEST_CASE(a_handle_that_borrows_reports_the_error_itself) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    auto const g = std::make_shared<gate>();
+    cairn::torch_writer writer(gated_store(base, g));
+    std::thread::id told;
+    cairn::save_options o;
+    o.on_unclaimed_error = [&](const std::exception_ptr& e) {
+        BOOST_TEST(code_of(e) == cancelled);
+        told = std::this_thread::get_id();
+    };
+    auto pending = cairn::async_save(sd, "c", o, writer, asio::use_future).get();
+    BOOST_REQUIRE(g->wait_for(1));
+    pending.cancel();
+    g->let_go();
+    pending = {};
+    BOOST_TEST((told == std::this_thread::get_id()));
+}
+
 /// An executor whose context ends early: an error, no crash, and the other ranks do not wait.
 BOOST_AUTO_TEST_CASE(a_context_that_ends_early_is_an_error) {
     cairn::memory_store base;

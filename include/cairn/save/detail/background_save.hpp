@@ -63,7 +63,8 @@ public:
     CAIRN_DECL void async_wait(durable_handler handler);
     /// Blocks until the save has ended. @throws its error
     CAIRN_DECL save_report wait();
-    /// Called by the destructor of the handle: waits if something is borrowed.
+    /// Called by the destructor of the handle: waits if something is borrowed, and reports the
+    /// error of a save that has ended.
     CAIRN_DECL void drop() noexcept;
 
 private:
