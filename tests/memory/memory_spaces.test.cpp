@@ -182,6 +182,18 @@ BOOST_AUTO_TEST_CASE(a_space_lives_as_long_as_its_queues) {
     BOOST_TEST(pins.use_count() == 1);
 }
 
+/// An earlier one may refer to a stream that has been destroyed.
+BOOST_AUTO_TEST_CASE(memory_is_pinned_by_the_latest_space_of_a_type) {
+    memory_space first, second;
+    auto const of_first = first.pins(), of_second = second.pins();
+    staging_arena staging;
+    staging.pin_for(any_memory_space::own(std::move(first)), memory_space::device);
+    staging.pin_for(any_memory_space::own(std::move(second)), memory_space::device);
+    BOOST_TEST(of_first.use_count() == 1);
+    auto const block = staging.try_take(1);
+    BOOST_TEST((*of_first == 0 && *of_second == 1));
+}
+
 BOOST_AUTO_TEST_CASE(a_device_without_its_space_is_refused_with_what_helps) {
     auto const text = [](memory_spaces& spaces, device_id d) {
         try {
