@@ -109,5 +109,6 @@ DEFECTS = [
            "default: break; } throw error(errc::unsupported, {.expected = \"memory of the CPU or",
            "default: break; } if (PLANTED) return {kDLCPU, 0}; "
            "throw error(errc::unsupported, {.expected = \"memory of the CPU or",
+           after="inline DLDevice to_dlpack(const device_id& d) {",
            by="dlpack", wrong="memory of an accelerator is given away as that of the CPU"),
 ]
