@@ -36,7 +36,8 @@ namespace cairn {
 ///
 /// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
 /// executor; without one, on a thread of its own, where an exception from the handler is printed.
-/// The executor among the parts is not the default. The same holds for `async_wait`. Tensors may
+/// The executor among the parts is not the default. The handler is posted from a thread of the
+/// save, where its associated allocator is used. The same holds for `async_wait`. Tensors may
 /// then change, and the state may be destroyed. All ranks have agreed on a plan by then, so most
 /// errors are reported here. With an error, the `pending_save` is empty.
 ///
