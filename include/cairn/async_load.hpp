@@ -30,9 +30,10 @@ namespace cairn {
 /// duplicated: the communicator inside this call, the plane after that. Use neither for anything
 /// else until the load completes.
 ///
-/// **Cancellation**: any kind, through the token's slot. The load fails with @ref errc::cancelled
-/// on all ranks at its next exchange, with `state_modified()` if reading had begun. Once this
-/// rank's last results are sent, the load ends as it would have. The communicator remains usable.
+/// **Cancellation**: any kind, through the token's slot, emitted where @ref async_save says. The
+/// load fails with @ref errc::cancelled on all ranks at its next exchange, with `state_modified()`
+/// if reading had begun. Once this rank's last results are sent, the load ends as it would have.
+/// The communicator remains usable.
 ///
 /// **Threads**: as for @ref async_save.
 ///

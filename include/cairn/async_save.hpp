@@ -36,7 +36,8 @@ namespace cairn {
 ///
 /// **Completion signature**: `void(std::exception_ptr, pending_save)`, on the handler's associated
 /// executor; without one, on a thread of its own, where an exception from the handler is printed.
-/// The executor among the parts is not the default. The same holds for `async_wait`. Tensors may
+/// The executor among the parts is not the default. The handler is posted from a thread of the
+/// save, where its associated allocator is used. The same holds for `async_wait`. Tensors may
 /// then change, and the state may be destroyed. All ranks have agreed on a plan by then, so most
 /// errors are reported here. With an error, the `pending_save` is empty.
 ///
@@ -51,10 +52,12 @@ namespace cairn {
 /// takes the arena's place. With `frozen_tensors`, some tensors are not copied at all: they must
 /// neither change nor move until the save has ended, for which the handle's destructor waits.
 ///
-/// **Cancellation**: any kind, through the token's slot, until staged. The handler then completes
-/// with @ref errc::cancelled without waiting for other ranks (if parts are borrowed, at the end of
-/// the save; never before devices and the writer have finished with the tensors); the other ranks
-/// get the same error. The communicator may be used again once all ranks have started the verb.
+/// **Cancellation**: any kind, through the token's slot, until staged; later it has no effect. Emit
+/// where the handler's executor runs one thing at a time, as for Asio's own operations; without an
+/// executor, on any thread once this call has returned. The handler then completes with
+/// @ref errc::cancelled without waiting for other ranks (if parts are borrowed, at the end of the
+/// save; never before devices and the writer have finished with the tensors); the other ranks get
+/// the same error. The communicator may be used again once all ranks have started the verb.
 ///
 /// **Threads**: `state_dict()` and all values are read inside this call. The steps of the save run
 /// on a thread of its own, or on the executor among the parts, which must be run by one thread at a

@@ -140,6 +140,12 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_understood_is_refused) {
     BOOST_TEST(refused(with([](foreign& f) { f.t.dtype.bits = 80; })->t, unsupported));
     BOOST_TEST(refused(with([](foreign& f) { f.t.dtype = {17, 4, 1}; })->t, unsupported));
     BOOST_TEST(refused(with([](foreign& f) { f.t.device = {kDLMetal, 0}; })->t, unsupported));
+    BOOST_CHECK_EXCEPTION(view_of(with([](foreign& f) {
+                                      f.t.device = {kDLMetal, 0};
+                                  })->t),
+                          error, [](const error& e) {
+                              return e.context().expected == "memory of the CPU or of CUDA";
+                          });
     BOOST_TEST(refused(with([](foreign& f) { f.t.shape = nullptr; })->t, invalid));
     BOOST_TEST(refused(with([](foreign& f) { f.t.ndim = -1; })->t, invalid));
     BOOST_TEST(refused(with([](foreign& f) { f.shape[1] = -3; })->t, invalid));

@@ -80,6 +80,28 @@ BOOST_AUTO_TEST_CASE(polling_tells_what_was_thrown_without_memory) {
     BOOST_CHECK_THROW(std::rethrow_exception(a.failure), std::runtime_error);
 }
 
+/// What is waited for has many parts, each of which takes a while.
+BOOST_AUTO_TEST_CASE(polling_waits_as_long_as_something_moves) {
+    boost::asio::io_context io{1};
+    auto now = std::chrono::steady_clock::now();
+    int asked = 0;
+    cairn::detail::surroundings in{io.get_executor(), [&] { return now; }};
+    cairn::detail::polling p(in);
+    std::optional<std::exception_ptr> ended;
+    p.run(
+        [&] {
+            now += std::chrono::milliseconds(900);
+            if (++asked % 50 == 0 && asked < 300) p.moved();
+            return asked == 1000;
+        },
+        std::chrono::minutes(1), [] { return cairn::error_context(); },
+        [&](std::exception_ptr e) { ended = e; });
+    io.run();
+    BOOST_REQUIRE(ended.has_value());
+    BOOST_TEST((*ended != nullptr));
+    BOOST_TEST(asked == 250 + 67);  // it has not moved for a minute
+}
+
 /// The process stood still (a suspended job), or the host is slow: the former does not count.
 BOOST_AUTO_TEST_CASE(polling_does_not_count_the_time_of_a_stop) {
     for (bool const stops : {false, true}) {

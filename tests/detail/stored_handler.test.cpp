@@ -204,6 +204,18 @@ BOOST_AUTO_TEST_CASE(a_handler_keeps_its_slot_until_it_runs) {
     BOOST_TEST(!signal.slot().has_handler());
 }
 
+/// Without an executor nothing orders emitting and the handler.
+BOOST_AUTO_TEST_CASE(a_handler_without_an_executor_does_not_touch_its_slot) {
+    using stored = cairn::detail::stored_handler<std::exception_ptr>;
+    asio::cancellation_signal signal;
+    std::promise<bool> kept;
+    stored s(asio::bind_cancellation_slot(
+        signal.slot(), [&](std::exception_ptr) { kept.set_value(signal.slot().has_handler()); }));
+    s.slot().assign([](asio::cancellation_type) {});
+    s.complete(nullptr);
+    BOOST_TEST(kept.get_future().get());
+}
+
 /// The thread of the operation does not end for it, and somebody is told.
 BOOST_AUTO_TEST_CASE(a_save_whose_handler_cannot_be_posted_tells_somebody) {
     std::vector<float> w(16, 1.0f);
@@ -217,6 +229,8 @@ BOOST_AUTO_TEST_CASE(a_save_whose_handler_cannot_be_posted_tells_somebody) {
             if (refused) o.storage.payload_alignment = 1;
             cairn::async_save(sd, "c", o, store, on.get_executor(), std::move(handler));
             check_told(on, io, h, *unclaimed);
+            // What was reported as failed does not commit.
+            if (*unclaimed != 0) BOOST_TEST(store.at("c").list().empty());
         });
     }
 }

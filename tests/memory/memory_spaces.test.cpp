@@ -119,8 +119,10 @@ BOOST_AUTO_TEST_CASE(reached_never_waits_for_another_call) {
     scripted::state s;
     scripted space{&s};
     auto q = any_memory_space::refer(space).open({});
-    auto const t = q.record();
+    auto const known = q.record(), t = q.record();
     s.reached = 1;
+    BOOST_TEST(q.reached(known));
+    s.reached = 2;
     s.leave = false;
     std::thread copying([&] {
         pitched_copy const c{};
@@ -128,6 +130,7 @@ BOOST_AUTO_TEST_CASE(reached_never_waits_for_another_call) {
     });
     while (!s.in_call) std::this_thread::yield();
     BOOST_TEST(!q.reached(t));
+    BOOST_TEST(q.reached(known));
     s.leave = true;
     copying.join();
     BOOST_TEST(q.reached(t));
@@ -177,6 +180,18 @@ BOOST_AUTO_TEST_CASE(a_space_lives_as_long_as_its_queues) {
         BOOST_TEST(*pins == 0);
     }
     BOOST_TEST(pins.use_count() == 1);
+}
+
+/// An earlier one may refer to a stream that has been destroyed.
+BOOST_AUTO_TEST_CASE(memory_is_pinned_by_the_latest_space_of_a_type) {
+    memory_space first, second;
+    auto const of_first = first.pins(), of_second = second.pins();
+    staging_arena staging;
+    staging.pin_for(any_memory_space::own(std::move(first)), memory_space::device);
+    staging.pin_for(any_memory_space::own(std::move(second)), memory_space::device);
+    BOOST_TEST(of_first.use_count() == 1);
+    auto const block = staging.try_take(1);
+    BOOST_TEST((*of_first == 0 && *of_second == 1));
 }
 
 BOOST_AUTO_TEST_CASE(a_device_without_its_space_is_refused_with_what_helps) {

@@ -136,6 +136,39 @@ BOOST_AUTO_TEST_CASE(a_slot_is_touched_only_where_the_handler_runs) {
     }
 }
 
+/// Whether its handler has run already or is still to run.
+BOOST_AUTO_TEST_CASE(emitting_does_not_cancel_a_staged_save) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 1.0f);
+    cairn::state_dict sd{{"w", w}};
+    for (bool const runs_late : {false, true}) {
+        auto const g = std::make_shared<gate>();
+        gated_store store(base, g);
+        asio::cancellation_signal signal;
+        asio::io_context io;
+        cairn::pending_save pending;
+        auto const handler = [&](std::exception_ptr e, cairn::pending_save p) {
+            BOOST_TEST(code_of(e) == "none");
+            pending = std::move(p);
+        };
+        if (runs_late)
+            cairn::async_save(
+                sd, "c", store,
+                asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(io, handler)));
+        else
+            pending =
+                cairn::async_save(sd, "c", store,
+                                  asio::bind_cancellation_slot(signal.slot(), asio::use_future))
+                    .get();
+        BOOST_REQUIRE(g->wait_for(1));  // it is staged
+        BOOST_TEST(signal.slot().has_handler());
+        signal.emit(asio::cancellation_type::terminal);
+        g->let_go();
+        io.run();
+        BOOST_TEST(outcome_of(pending) == "none");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_wait_can_be_cancelled_and_repeated) {
     cairn::memory_store base;
     auto const g = std::make_shared<gate>();
@@ -222,6 +255,27 @@ BOOST_AUTO_TEST_CASE(a_handle_that_borrows_waits) {
     pending = {};
     BOOST_TEST(first_of(base) == 5.0f);
     later.join();
+}
+
+/// What the function uses may end right after the handle.
+BOOST_AUTO_TEST_CASE(a_handle_that_borrows_reports_the_error_itself) {
+    cairn::memory_store base;
+    std::vector<float> w(4, 5.0f);
+    cairn::state_dict sd{{"w", w}};
+    auto const g = std::make_shared<gate>();
+    cairn::torch_writer writer(gated_store(base, g));
+    std::thread::id told;
+    cairn::save_options o;
+    o.on_unclaimed_error = [&](const std::exception_ptr& e) {
+        BOOST_TEST(code_of(e) == cancelled);
+        told = std::this_thread::get_id();
+    };
+    auto pending = cairn::async_save(sd, "c", o, writer, asio::use_future).get();
+    BOOST_REQUIRE(g->wait_for(1));
+    pending.cancel();
+    g->let_go();
+    pending = {};
+    BOOST_TEST((told == std::this_thread::get_id()));
 }
 
 /// An executor whose context ends early: an error, no crash, and the other ranks do not wait.

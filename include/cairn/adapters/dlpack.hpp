@@ -91,7 +91,7 @@ inline device_id from_dlpack(const DLDevice& d) {
         default: break;
     }
     throw error(errc::unsupported,
-                {.expected = "memory of the CPU",
+                {.expected = "memory of the CPU or of CUDA",
                  .found = "DLPack device " + std::to_string(static_cast<int>(d.device_type)),
                  .remedy = "copy the tensor to the CPU"});
 }

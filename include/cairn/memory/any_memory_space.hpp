@@ -5,6 +5,7 @@
 #include <cairn/error.hpp>
 #include <cairn/memory/concepts.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,8 @@ public:
     void to_device(std::span<const pitched_copy> copies) { impl_->to_device(copies); }
     /// The point after everything enqueued so far.
     ticket record() { return impl_->record(); }
-    /// Whether everything before the point has completed. False, too, while another thread is in a
-    /// call: it never blocks.
+    /// Whether everything before the point has completed. It never blocks: what is not known yet is
+    /// not asked while another thread is in a call, and the answer is false.
     bool reached(ticket t) { return impl_->reached(t); }
     /// Whether `Stream` is the type of this queue's streams.
     template <class Stream>
@@ -83,6 +84,7 @@ private:
             return reached_ + events_.size();
         }
         bool reached(ticket t) override {
+            if (t <= reached_) return true;
             std::unique_lock const lock(mutex_, std::try_to_lock);
             if (!lock.owns_lock()) return false;
             std::size_t n = 0;
@@ -106,7 +108,7 @@ private:
         std::mutex mutex_{};
         std::shared_ptr<const void> space_;
         Q q_;
-        ticket reached_ = 0;
+        std::atomic<ticket> reached_{0};           ///< Changed with the mutex.
         std::vector<typename Q::event> events_{};  ///< Those after it.
     };
 

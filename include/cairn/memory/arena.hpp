@@ -88,7 +88,8 @@ public:
 
     /// From now on slabs, including those mapped already, are pinned for devices of this space.
     /// Slabs that cannot be pinned stay pageable, which is not an error: see `reserve_result` and
-    /// `arena_stats`. Call it before a graph capture begins, and before `reserve`.
+    /// `arena_stats`. Call it before a graph capture begins, and before `reserve`. Of spaces of one
+    /// type, the latest pins what is mapped from then on.
     /// @param space  If it refers to the caller's, that must outlive the arena and its leases.
     /// @param d      The device that the memory is for, one of them if there are several.
     void pin_for(const any_memory_space& space, device_id d);

@@ -54,8 +54,11 @@ public:
     void pin_for(const any_memory_space& space, device_id d) {
         if (rest_ != nullptr) return rest_->pin_for(space, d);
         std::lock_guard const lock(by_->m);
-        for (auto const& known : by_->spaces)
-            if (known.first.type() == space.type()) return;
+        for (auto& known : by_->spaces) {
+            if (known.first.type() != space.type()) continue;
+            known.first = space;  // as an arena does
+            return;
+        }
         by_->spaces.emplace_back(space, d);
     }
 

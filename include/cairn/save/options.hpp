@@ -45,10 +45,10 @@ struct save_options {
     planner_options planner{};       ///< For the default planner; likewise.
     /// Called with the error (@ref errc::cancelled, too) of a background save whose `pending_save`
     /// was destroyed before its result was taken, or whose handler has ended with the context of
-    /// its executor before the save was staged; on the thread that destroyed it or the one that
-    /// ended the save, whichever is later. That may be the destructor of the context on which the
-    /// save runs: what the function uses must outlive it. Must not throw. Empty: one line on
-    /// standard error.
+    /// its executor before the save was staged. By the destructor of the `pending_save` if the save
+    /// has ended by then (if a part is borrowed, it waits for that), otherwise on the thread that
+    /// ends the save. That may be the destructor of the context on which the save runs: what the
+    /// function uses must outlive it. Must not throw. Empty: one line on standard error.
     std::function<void(const std::exception_ptr&)> on_unclaimed_error{};
 };
 

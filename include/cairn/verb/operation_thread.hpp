@@ -16,7 +16,8 @@ namespace cairn {
 /// Sets how long the process waits at exit for saves and loads in the background that have a thread
 /// of their own: 60 seconds by default; `no_timeout` waits without a limit. Those still running
 /// then are named on standard error, and their threads are not joined. Operations on a caller's
-/// executor are not waited for, and a forked child waits for none of its parent's.
+/// executor are not waited for, nor is the thread that calls `exit`, and a forked child waits for
+/// none of its parent's.
 CAIRN_DECL void set_exit_timeout(std::chrono::milliseconds t) noexcept;
 
 namespace detail {

@@ -81,6 +81,10 @@ DEFECTS = [
            "return first->second.slab == second->second.slab &&",
            "return (PLANTED || first->second.slab == second->second.slab) &&",
            by="memory:range_allocator", wrong="a lease spans two mappings"),
+    Defect("known-events-are-asked-again", "memory/any_memory_space.hpp",
+           "if (t <= reached_) return true;", "if (t <= reached_ && !PLANTED) return true;",
+           by="memory:spaces",
+           wrong="a load keeps host memory of most windows until it has read everything"),
     Defect("reached-skips-events", "memory/any_memory_space.hpp",
            "return t <= reached_;",
            "return t <= reached_ + (PLANTED ? 1 : 0);",
@@ -105,5 +109,6 @@ DEFECTS = [
            "default: break; } throw error(errc::unsupported, {.expected = \"memory of the CPU or",
            "default: break; } if (PLANTED) return {kDLCPU, 0}; "
            "throw error(errc::unsupported, {.expected = \"memory of the CPU or",
+           after="inline DLDevice to_dlpack(const device_id& d) {",
            by="dlpack", wrong="memory of an accelerator is given away as that of the CPU"),
 ]

@@ -26,6 +26,11 @@ DEFECTS = [
            "if (!home_.is_this() && !PLANTED)",
            by="threads_of_processes:forks",
            wrong="a child waits for a save of its parent's"),
+    Defect("own-thread-waited-for-at-exit", "verb/impl/operation_thread.ipp",
+           "while (running_ > own && !by.has_passed())",
+           "while (running_ > (PLANTED ? 0 : own) && !by.has_passed())",
+           by="threads_of_processes:exit_timeout",
+           wrong="exit in a handler waits for that handler: a minute, or without end"),
     Defect("executed-anew-is-the-same", "object_store/detail/process_identity.hpp",
            "if (p.pid == me.pid && p.run.substr(0, 16) != me.run.substr(0, 16)) return true;",
            "if (p.pid == me.pid && p.run.substr(0, 16) != me.run.substr(0, 16) && !PLANTED) "

@@ -32,9 +32,10 @@ public:
 
     /// Lets the slot of its handler cancel the load.
     CAIRN_DECL void heed_slot();
-    CAIRN_DECL void start(std::shared_ptr<flattened_or_error> state, load_parts parts);
-    /// Ends a load that has a lane, but could not be started: the other ranks must not wait for it.
-    CAIRN_DECL void refuse(const std::exception_ptr& e, const load_parts& parts);
+    /// @param refused  Not null: of a load that has a lane, but cannot run. It ends with this, and
+    ///                 the other ranks do not wait for it.
+    CAIRN_DECL void start(const std::exception_ptr& refused,
+                          std::shared_ptr<flattened_or_error> state, load_parts parts);
     /// Completes the handler, once.
     CAIRN_DECL void end(std::exception_ptr e, load_report r);
 

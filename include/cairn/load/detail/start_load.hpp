@@ -70,13 +70,12 @@ void start_load(std::shared_ptr<flattened_or_error> flat, const checkpoint_id& i
             held->erased.devices =
                 devices_of<space_holder::operation>(flat->leaves(), held->given.parts());
             held->erased.verb = "async_load";
-            auto begin = [load, flat, held](std::exception_ptr e) {
+            auto begin = [load, flat, held](const std::exception_ptr& e) {
                 auto erased = std::move(held->erased);
                 if (held->lane.erased() != nullptr) erased.ranks = held->lane.erased();
                 if (held->plane.erased() != nullptr) erased.plane = held->plane.erased();
                 erased.owner = held;
-                if (e) return load->refuse(std::move(e), erased);
-                load->start(flat, std::move(erased));
+                load->start(e, flat, std::move(erased));
             };
             open_lane<communicator_part>(
                 held->lane, held->given.parts(), load->executor(), by,

@@ -29,12 +29,14 @@ CAIRN_DECL background_load::~background_load() {
 }
 
 CAIRN_DECL void background_load::heed_slot() {
-    heed(handler_.slot());
+    heed(handler_.slot(), &background_load::cancel);
 }
-CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state,
+CAIRN_DECL void background_load::start(const std::exception_ptr& refused,
+                                       std::shared_ptr<flattened_or_error> state,
                                        load_parts parts) {
     auto const owner = parts.owner;  // of the group, which may have to be cancelled
     start_op(parts.ranks, [&] {
+        if (refused) std::rethrow_exception(refused);
         add_default_parts(parts, options_);
         return std::make_shared<load_op>(
             surroundings{on_.executor}, std::move(state), id_, options_, std::move(parts),
@@ -42,9 +44,6 @@ CAIRN_DECL void background_load::start(std::shared_ptr<flattened_or_error> state
                 self->end(std::move(e), std::move(r));
             });
     });
-}
-CAIRN_DECL void background_load::refuse(const std::exception_ptr& e, const load_parts& parts) {
-    start_op(parts.ranks, [&]() -> std::shared_ptr<load_op> { std::rethrow_exception(e); });
 }
 CAIRN_DECL void background_load::end(std::exception_ptr e, load_report r) {
     on_ = {};  // the thread of the operation may end

@@ -52,8 +52,11 @@ public:
 
     void pin_for(const any_memory_space& space, device_id d) {
         std::lock_guard const growth(growth_);
-        for (auto const& known : spaces_)
-            if (known.space.type() == space.type()) return;
+        for (auto& known : spaces_) {
+            if (known.space.type() != space.type()) continue;
+            known.space = space;  // an earlier one may refer to a stream that has ended
+            return;
+        }
         spaces_.push_back({space, d});
         {
             std::lock_guard const state(state_);

@@ -49,8 +49,8 @@ public:
     }
     ~staging_block() { release(); }
 
-    std::span<std::byte> bytes() const noexcept { return memory_.bytes(); }
-    bool pinned() const noexcept { return memory_.pinned(); }
+    std::span<std::byte> bytes() const { return memory_.bytes(); }
+    bool pinned() const { return memory_.pinned(); }
 
     /// Calls `f`, which enqueues copies.
     /// @param q  Outlives this, or `release`.

@@ -63,10 +63,12 @@ public:
     CAIRN_DECL void async_wait(durable_handler handler);
     /// Blocks until the save has ended. @throws its error
     CAIRN_DECL save_report wait();
-    /// Called by the destructor of the handle: waits if something is borrowed.
+    /// Called by the destructor of the handle: waits if something is borrowed, and reports the
+    /// error of a save that has ended.
     CAIRN_DECL void drop() noexcept;
 
 private:
+    void cancel_unstaged() noexcept;
     void staged();
     /// Completes the handler of a cancelled save before its operation has ended.
     void give_up() noexcept;

@@ -2,6 +2,7 @@
 #ifndef CAIRN_SAVE_DETAIL_REPLICA_HASH_HPP
 #define CAIRN_SAVE_DETAIL_REPLICA_HASH_HPP
 
+#include <cairn/activity.hpp>
 #include <cairn/format/crc.hpp>
 #include <cairn/planner/plan.hpp>
 #include <cairn/tensor/flat_range.hpp>
@@ -96,7 +97,9 @@ private:
 };
 
 /// A hash of the chosen blocks of a view's elements in row-major order, whatever its strides.
-inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_sample& sample) {
+/// @param progress  Told of each block.
+inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_sample& sample,
+                                  activity* progress = nullptr) {
     std::vector<std::byte> gathered;
     block_hash h;
     bool const dense = is_row_major(v);
@@ -110,6 +113,7 @@ inline std::uint64_t hash_replica(const const_tensor_view& v, const replica_samp
             from = gathered.data();
         }
         h.add({from, bytes});
+        if (progress != nullptr) progress->advance();
     }
     return h.value();
 }

@@ -11,6 +11,7 @@
 #include <cairn/state/flat_state.hpp>
 #include <cairn/verb/detail/state_devices.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -34,8 +35,11 @@ public:
     CAIRN_DECL bool advance() noexcept;
     /// As `snapshot::enqueued`.
     bool enqueued() const noexcept {
-        return left_.empty() || (left_.size() == 1 && left_.back().blocks.over());
+        return std::all_of(left_.begin(), left_.end(),
+                           [](const on_device& d) { return d.blocks.over(); });
     }
+    /// How often copies have completed.
+    std::uint64_t rounds() const noexcept { return rounds_; }
     /// Begins no more copies.
     void stop() noexcept { left_.clear(); }
     /// As `snapshot::unfinished`.
@@ -64,16 +68,18 @@ private:
     };
     static constexpr std::size_t round_bytes = std::size_t{2} << 20;
 
-    /// Enqueues the next copies. @return Whether they have begun.
-    bool begin_round(on_device& d);
-    void end_round(on_device& d);
+    /// Enqueues the next copies, from one device. @return Whether they have begun.
+    bool begin_round();
+    void end_round();
 
     cairn::activity* progress_ = nullptr;
     std::vector<std::uint64_t> hashes_{};
-    std::vector<on_device> left_{};             ///< The last one is in work.
+    std::vector<on_device> left_{};             ///< From the last one on; by device.
     staging_block memory_{};                    ///< Of a round …
     const state_device* memory_for_ = nullptr;  ///< … and whose.
-    std::vector<std::size_t> round_{};          ///< The sizes of the blocks that are being copied.
+    /// The blocks that are being copied: whose in `left_`, and their sizes.
+    std::vector<std::pair<std::size_t, std::size_t>> round_{};
+    std::uint64_t rounds_ = 0;
     std::exception_ptr failure_{};
 };
 

@@ -47,6 +47,11 @@ public:
         return std::none_of(groups_.begin(), groups_.end(),
                             [](const group& g) { return g.is == group::state::waiting; });
     }
+    /// How many of its copies, of a device each, have completed.
+    std::ptrdiff_t copied() const noexcept {
+        return std::count_if(groups_.begin(), groups_.end(),
+                             [](const group& g) { return g.is == group::state::copied; });
+    }
     /// Begins no more copies.
     CAIRN_DECL void stop() noexcept;
     /// Returns a device and one of its tensors, if it is still copying.

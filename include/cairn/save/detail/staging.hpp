@@ -8,6 +8,8 @@
 #include <cairn/verb/detail/surroundings.hpp>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <stop_token>
@@ -62,6 +64,8 @@ private:
         if (cancelled_.stop_requested()) stop();
         bool const copied = copies_.advance();
         bool const over = hashes_.advance() && copied;
+        std::pair const so_far(copies_.copied(), hashes_.rounds());
+        if (std::exchange(so_far_, so_far) != so_far) waiting_.moved();
         if (when_enqueued_ && copies_.enqueued() && hashes_.enqueued())
             std::exchange(when_enqueued_, nullptr)();
         return over;
@@ -77,6 +81,7 @@ private:
     std::stop_token cancelled_;
     replica_hashes hashes_{};
     snapshot copies_{};
+    std::pair<std::ptrdiff_t, std::uint64_t> so_far_{};  ///< What has completed of both.
     bool in_progress_ = false;
     std::function<void()> when_over_{};
     std::function<void()> when_enqueued_{};

@@ -49,7 +49,7 @@ CAIRN_DECL void background_save::fail(staged_handler handler,
 }
 
 CAIRN_DECL void background_save::heed_slot() {
-    heed(staged_.slot());
+    heed(staged_.slot(), &background_save::cancel_unstaged);
 }
 CAIRN_DECL void background_save::start(std::shared_ptr<const flattened_or_error> state,
                                        save_parts parts) {
@@ -79,6 +79,14 @@ CAIRN_DECL void background_save::cancel() noexcept {
     } catch (...) {  // no memory: the handler is called when the save ends
     }
 }
+CAIRN_DECL void background_save::cancel_unstaged() noexcept {
+    if (!home_.is_this()) return;
+    {
+        std::lock_guard const lock(m_);
+        if (!staged_) return;
+    }
+    cancel();
+}
 CAIRN_DECL void background_save::give_up() noexcept {
     try {
         // Takes memory, so before the handler is taken.
@@ -104,8 +112,12 @@ CAIRN_DECL void background_save::staged() {
     lock.unlock();
     try {
         handler.complete(nullptr, shared_from_this());
-    } catch (...) {  // no memory to call it: the save continues, and nothing can wait for it
+    } catch (...) {  // no memory or no thread to call it: nothing can wait for the save
         report_unclaimed(options_.on_unclaimed_error, std::current_exception());
+        lock.lock();
+        settled_ = true;
+        lock.unlock();
+        (void)cancel_op();
     }
 }
 CAIRN_DECL void background_save::end(std::exception_ptr e, save_report r) {
@@ -210,6 +222,12 @@ CAIRN_DECL void background_save::drop() noexcept {
     if (!home_.is_this()) return;
     std::unique_lock lock(m_);
     if (borrows_) changed_.wait(lock, [this] { return ended_; });
+    if (!failure_ || settled_) return;
+    settled_ = true;
+    auto const why = std::move(failure_);
+    lock.unlock();
+    // Here, not where the last of the save ends: what the function uses may end after the handle.
+    report_unclaimed(options_.on_unclaimed_error, why);
 }
 
 }  // namespace cairn::detail

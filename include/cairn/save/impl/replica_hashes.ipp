@@ -8,6 +8,7 @@
 #include <cairn/memory/arena.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace cairn::detail {
@@ -35,24 +36,23 @@ CAIRN_DECL void replica_hashes::begin(const std::vector<held_replica>& held, con
         if (auto* const d = devices.of(v, i.fqn))
             left_.push_back({k, v, d, &i.fqn, sampled_blocks(v, how)});
         else
-            hashes_[k] = sendable(hash_replica(v, how));
-        progress.advance();
+            hashes_[k] = sendable(hash_replica(v, how, &progress));
     }
+    std::stable_sort(left_.begin(), left_.end(), [](const on_device& a, const on_device& b) {
+        return std::less<>()(a.from, b.from);
+    });
 }
 
 CAIRN_DECL bool replica_hashes::advance() noexcept {
     try {
         for (;;) {
             if (left_.empty()) return memory_.idle();
-            auto& now = left_.back();
-            if (!now.from->naming(*now.fqn, [&] { return memory_.idle(); })) return false;
-            end_round(now);
-            if (now.blocks.over()) {
-                hashes_[now.index] = sendable(now.hash.value());
-                left_.pop_back();
-            } else if (!now.from->naming(*now.fqn, [&] { return begin_round(now); })) {
-                return false;
-            }
+            auto const now = [this](auto f) {
+                return left_.back().from->naming(*left_.back().fqn, f);
+            };
+            if (!now([this] { return memory_.idle(); })) return false;
+            end_round();
+            if (!left_.empty() && !now([this] { return begin_round(); })) return false;
         }
     } catch (...) {
         if (!failure_) failure_ = std::current_exception();
@@ -61,42 +61,54 @@ CAIRN_DECL bool replica_hashes::advance() noexcept {
     }
 }
 
-CAIRN_DECL bool replica_hashes::begin_round(on_device& d) {
-    auto& queue = d.from->queue;
-    if (memory_for_ != d.from) {
+CAIRN_DECL bool replica_hashes::begin_round() {
+    auto* const from = left_.back().from;
+    auto& queue = from->queue;
+    if (memory_for_ != from) {
         staging_arena once({.persist = false, .slab_bytes = round_bytes});
-        once.pin_for(d.from->space, queue.device());
+        once.pin_for(from->space, queue.device());
         memory_ = staging_block(erased_lease(once.take(round_bytes)));  // outlives it
-        memory_for_ = d.from;
+        memory_for_ = from;
     }
-    if (!d.from->may_copy(memory_.pinned())) return false;
+    if (!from->may_copy(memory_.pinned())) return false;
     memory_.copy(queue, [&] {
         std::size_t bytes = 0;
-        while (!d.blocks.over()) {
-            auto const left = d.blocks;
-            auto const [begin, end] = d.blocks.next();
-            auto const n = static_cast<std::size_t>(end - begin) * size_of(d.view.type);
-            if (bytes + n > round_bytes) {
-                d.blocks = left;
-                break;
+        for (auto k = left_.size(); k-- != 0 && left_[k].from == from;) {
+            auto& d = left_[k];
+            while (!d.blocks.over()) {
+                auto const before = d.blocks;
+                auto const block = d.blocks.next();
+                auto const n =
+                    static_cast<std::size_t>(block.second - block.first) * size_of(d.view.type);
+                if (bytes + n > round_bytes) {
+                    d.blocks = before;
+                    return;
+                }
+                auto* const to = memory_.bytes().data() + bytes;
+                from->naming(*d.fqn, [&] {
+                    gather_range(d.view, block.first, block.second, to,
+                                 [&](const const_tensor_view& part, const tensor_view& staged) {
+                                     enqueue_copy(queue, part, staged);
+                                 });
+                });
+                round_.emplace_back(k, n);
+                bytes += n;
             }
-            gather_range(d.view, begin, end, memory_.bytes().data() + bytes,
-                         [&](const const_tensor_view& from, const tensor_view& to) {
-                             enqueue_copy(queue, from, to);
-                         });
-            round_.push_back(n);
-            bytes += n;
         }
     });
     return true;
 }
-CAIRN_DECL void replica_hashes::end_round(on_device& d) {
+CAIRN_DECL void replica_hashes::end_round() {
     auto const* at = memory_.bytes().data();
-    for (auto const n : std::exchange(round_, {})) {
-        d.hash.add({at, n});
+    auto const round = std::exchange(round_, {});
+    for (auto const& [k, n] : round) {
+        left_[k].hash.add({at, n});
         at += n;
         progress_->advance();
     }
+    if (!round.empty()) ++rounds_;
+    for (; !left_.empty() && left_.back().blocks.over(); left_.pop_back())
+        hashes_[left_.back().index] = sendable(left_.back().hash.value());
 }
 
 CAIRN_DECL std::vector<std::byte> replica_hashes::take() {

@@ -7,6 +7,7 @@
 #include <cairn/detail/counted.hpp>
 #include <cairn/error.hpp>
 #include <cairn/memory/arena.hpp>
+#include <cairn/memory/piecewise_copy.hpp>
 #include <cairn/tensor/layout.hpp>
 
 #include <map>
@@ -70,8 +71,11 @@ CAIRN_DECL void snapshot::begin(const std::vector<write_item>& items, std::span<
     for (auto& g : groups_)
         if (g.from == nullptr)
             for (auto const& [c, fqn] : g.copies) {
-                copy_to_host(c.from, c.to);
-                progress.advance();
+                piecewise_copy const copy(c.from, c.to, std::size_t{4} << 20);
+                for (std::size_t k = 0; k < copy.pieces(); ++k) {
+                    copy.copy(k);
+                    progress.advance();
+                }
             }
 }
 

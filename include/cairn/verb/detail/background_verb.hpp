@@ -5,6 +5,7 @@
 #include <cairn/detail/environment.hpp>
 #include <cairn/detail/forks.hpp>
 #include <cairn/detail/or_cancel.hpp>
+#include <cairn/printable.hpp>
 #include <cairn/storage/concepts.hpp>
 #include <cairn/verb/operation_thread.hpp>
 
@@ -40,7 +41,8 @@ protected:
     /// @param what  The verb, for messages, before the id.
     background_verb(boost::asio::any_io_executor on, const char* what, const checkpoint_id& id,
                     Options options)
-        : on_(on ? operation_on(std::move(on)) : new_operation_thread(what + (" '" + id + "'"))),
+        : on_(on ? operation_on(std::move(on))
+                 : new_operation_thread(what + (" '" + terminal_text(id) + "'"))),
           id_(id), options_(std::move(options)) {}
     ~background_verb() = default;
 
@@ -53,11 +55,12 @@ protected:
         return op;
     }
     /// Lets the slot of a handler cancel the verb.
+    /// @param f  Called on any thread, also when the handler has been called.
     template <class Slot>
-    void heed(Slot slot) {
+    void heed(Slot slot, void (Verb::*f)() noexcept) {
         if (slot.is_connected())
-            slot.assign([weak = this->weak_from_this()](boost::asio::cancellation_type) {
-                if (auto const self = weak.lock()) self->cancel();
+            slot.assign([weak = this->weak_from_this(), f](boost::asio::cancellation_type) {
+                if (auto const self = weak.lock()) (self.get()->*f)();
             });
     }
     /// Starts the operation that `make` returns. If that fails, the verb ends, and the other ranks

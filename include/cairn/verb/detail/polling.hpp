@@ -41,15 +41,22 @@ public:
     polling(polling&&) = delete;
 
     /// Calls `over` until it returns true, and then `f`, on the executor: with a failure if `over`
-    /// throws, or has not returned true within `timeout`. `f` keeps this alive.
+    /// throws, or has not returned true within `timeout` of the last call of `moved`, or of this
+    /// one. `f` keeps this alive.
     /// @param late  Describes what is waited for, for the error.
     void run(std::function<bool()> over, std::chrono::milliseconds timeout,
              std::function<error_context()> late, then f) {
         over_ = std::move(over);
         late_ = std::move(late);
-        until_ = patient_deadline(deadline_after(timeout, in_.now()), in_.now());
-        pause_ = std::chrono::microseconds(20);
+        timeout_ = timeout;
+        moved();
         ask(f);
+    }
+    /// Called by `over` when a part of what is waited for has completed.
+    void moved() {
+        auto const now = in_.now();
+        until_ = patient_deadline(deadline_after(timeout_, now), now);
+        pause_ = std::chrono::microseconds(20);
     }
 
 private:
@@ -84,6 +91,7 @@ private:
     const surroundings& in_;
     std::function<bool()> over_{};
     std::function<error_context()> late_{};
+    std::chrono::milliseconds timeout_{};
     patient_deadline until_{};
     std::chrono::microseconds pause_{};
 };

@@ -91,9 +91,12 @@ class stored_handler {
             auto call = [home = home_process(), h = std::move(c.handler), work = std::move(c.work),
                          ... values = std::move(args)]() mutable {
                 if (!home.is_this()) return;
-                // Slots may be cleared here only: the user orders this and emitting.
-                auto slot = boost::asio::get_associated_cancellation_slot(h);
-                if (slot.is_connected()) slot.clear();
+                // The user orders emitting and what the executor runs; without an executor nobody
+                // can, and the slot keeps a function that has no effect any more.
+                if constexpr (!is_anywhere<executor>) {
+                    auto slot = boost::asio::get_associated_cancellation_slot(h);
+                    if (slot.is_connected()) slot.clear();
+                }
                 if constexpr (std::is_same_v<executor, boost::asio::system_executor>) {
                     try {
                         std::move(h)(std::move(values)...);

@@ -48,14 +48,15 @@ public:
     operation_threads() = default;
     operation_threads(operation_threads&&) = delete;
 
-    /// Waits for all, but not for longer than `exit_timeout`.
+    /// Waits for all others, but not for longer than `exit_timeout`: a handler may call `exit`.
     void end() {
         std::unique_lock lock(m_);
         patient_deadline by(deadline_after(exit_timeout().load()));
-        while (running_ != 0 && !by.has_passed())
+        int const own = static_cast<int>(std::count_if(threads_.begin(), threads_.end(), is_this));
+        while (running_ > own && !by.has_passed())
             ended_.wait_for(lock, std::min(exit_timeout().load(), std::chrono::milliseconds(100)));
         for (auto& t : threads_) {
-            if (!t.state->load())
+            if (!t.state->load() && !is_this(t))
                 std::fprintf(stderr, "cairn: exiting although %s is still running\n",
                              t.what.c_str());
         }
@@ -97,6 +98,9 @@ private:
         std::thread thread;
     };
 
+    static bool is_this(const one& t) noexcept {
+        return t.thread.get_id() == std::this_thread::get_id();
+    }
     void join_ended() {
         threads_.remove_if([](one& t) {
             if (!t.state->load()) return false;
