@@ -13,6 +13,12 @@ STORE = "object_store/impl/s3/store.ipp"
 UPLOAD = "object_store/impl/s3/upload.ipp"
 
 DEFECTS = [
+    Defect("s3-each-refusal-is-of-the-condition", PUTS,
+           "t.put_plainly();", "if (!PLANTED) t.put_plainly();",
+           by="s3:s3_refusals", wrong="who mistypes a header is told to do without conditions"),
+    Defect("s3-unquoted-tag-is-heeded", PUTS,
+           "t.put(other, form);", "t.put(other, PLANTED ? tag_form::quoted : form);",
+           by="s3:s3_refusals", wrong="of two jobs both are told that they have saved"),
     Defect("s3-failed-renewal-ends-doubt", CLIENT,
            "if (t.tries == 0 || !t.in_doubt) throw;",
            "if (t.tries == 0 || !t.in_doubt || PLANTED) throw;",

@@ -315,6 +315,7 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
                      ? 1
                      : 0);
         } catch (const error& e) {
+            // A directory, or a bucket, refuses the URL of another place.
             bool const is_none = is_url && e.code() == make_error_code(errc::invalid_argument);
             if (!is_none &&
                 (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)))

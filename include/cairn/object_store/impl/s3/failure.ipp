@@ -25,6 +25,8 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
     if (is("SignatureDoesNotMatch"))
         return "check the secret key, and that no proxy changes requests";
     if (is("ExpiredToken") || is("InvalidToken")) return "renew the session token";
+    if (a.message.find("x-amz-checksum") != a.message.npos)
+        return "use a server that accepts the header x-amz-checksum-crc32, as AWS's does";
     if (is("NoSuchBucket")) return "correct the bucket's name, or create it: a store does not";
     if (is("RequestTimeTooSkewed")) return "set the clock of this host";
     if (is("PermanentRedirect") || is("AuthorizationHeaderMalformed") || a.is(301) || a.is(307))
