@@ -13,6 +13,18 @@ STORE = "object_store/impl/s3/store.ipp"
 UPLOAD = "object_store/impl/s3/upload.ipp"
 
 DEFECTS = [
+    Defect("redirection-asked-each-time", "object_store/impl/s3/https.ipp",
+           "if (redirections != 0) led_to.note(r);",
+           "if (redirections != 0 && !PLANTED) led_to.note(r);",
+           by="s3:https_store", wrong="a hub refuses a large model: too many requests"),
+    Defect("redirection-that-is-over-kept", "object_store/impl/s3/https.ipp",
+           "bool const over = std::exchange(direct, false);",
+           "bool const over = !PLANTED && std::exchange(direct, false);",
+           by="s3:https_store", wrong="a load that takes an hour fails: a signed URL is over"),
+    Defect("path-of-a-url-decoded", "object_store/impl/s3/https.ipp",
+           "    prefix_ = written_path(base);",
+           "    prefix_ = PLANTED ? base.path : written_path(base);",
+           by="s3:https_store", wrong="a revision with / in its name is not found"),
     Defect("s3-each-refusal-is-of-the-condition", PUTS,
            "t.put_plainly();", "if (!PLANTED) t.put_plainly();",
            by="s3:s3_refusals", wrong="who mistypes a header is told to do without conditions"),

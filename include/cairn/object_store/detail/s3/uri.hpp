@@ -10,10 +10,11 @@
 
 namespace cairn::detail::s3 {
 
-/// The parts of `https://host:port/path?query`, with nothing percent-encoded.
+/// The parts of `https://host:port/path?query`, with nothing percent-encoded but `written_path`.
 struct url {
     origin to{};
     std::string path = "/";
+    std::string written_path{};  ///< Empty if there is none.
     fields query{};
 };
 

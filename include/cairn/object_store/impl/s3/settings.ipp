@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/detail/s3/settings.hpp>
 
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/names.hpp>
@@ -98,7 +99,7 @@ CAIRN_DECL store_settings store_settings::of(s3_options o) {
     if (o.region.empty()) o.region = env.region;
     if (o.region.empty()) o.region = from_profile().get("region");
     if (o.region.empty()) o.region = "us-east-1";
-    if (o.ca_file.empty()) o.ca_file = env.ca_bundle;
+    o.ca_file = o.ca_file.empty() ? env.ca_bundle : absolute_path(o.ca_file).string();
     if (!o.endpoint.empty()) s.endpoint = parse_endpoint(o.endpoint, "s3_options::endpoint");
     check_bucket(o.bucket);
     check_headers(o.headers);
