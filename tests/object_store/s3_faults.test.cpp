@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_completion_that_succeeded_unseen_is_success) {
 BOOST_AUTO_TEST_CASE(a_failed_part_is_final) {
     faulty s;
     auto store = s.store(impatient(s));
-    s.fail_each(faults::answer(400, "BadDigest"),
+    s.fail_each(faults::answer(400, "EntityTooLarge"),
                 [](auto const& r) { return r.what() == kind::upload_part; });
     {
         auto h = store.create("o", 4 * part);
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(a_failed_part_is_final) {
         for (int i = 0; i < 2; ++i) {
             auto const e = thrown_by([&] { h.finish(true); });
             BOOST_TEST(is(e, errc::io));
-            BOOST_TEST(e.context().found.find("BadDigest") != std::string::npos, e.what());
+            BOOST_TEST(e.context().found.find("EntityTooLarge") != std::string::npos, e.what());
             BOOST_TEST(e.context().file == store.describe("o"));
         }
         BOOST_CHECK_THROW(h.write(part, pattern(1)), cairn::error);

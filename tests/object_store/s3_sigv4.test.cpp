@@ -223,6 +223,7 @@ BOOST_AUTO_TEST_CASE(buckets_and_prefixes) {
     };
     BOOST_TEST(of("s3://bucket") == "bucket|");
     BOOST_TEST(of("s3://bucket/") == "bucket|");
+    BOOST_TEST(of("s3://bucket//a") == "bucket|/a");
     BOOST_TEST(of("s3://my.bucket-1/runs/a b/%20/") == "my.bucket-1|runs/a b/%20");
     for (auto const* bad : {"", "bucket", "s3:/bucket", "s3://", "s3://ab", "s3:///x", "s3://a b c",
                             "s3://-bucket", "s3://bucket.", "https://bucket", "s3://b\xc3\xb6se"})

@@ -13,6 +13,20 @@ STORE = "object_store/impl/s3/store.ipp"
 UPLOAD = "object_store/impl/s3/upload.ipp"
 
 DEFECTS = [
+    Defect("s3-changed-byte-is-final", CLIENT,
+           "if (a.code == code) return a.tries == 1;",
+           "if (a.code == code) return a.tries == 1 && !PLANTED;",
+           by="s3:s3_refusals", wrong="one byte that changes on the way ends a save"),
+    Defect("s3-region-of-a-server-unchecked", CLIENT,
+           "is_region(named)) a.region", "(PLANTED || is_region(named))) a.region",
+           by="s3:s3_refusals", wrong="a server's words become the host that keys are sent to"),
+    Defect("s3-right-of-kms-is-s3s", "object_store/impl/s3/failure.ipp",
+           "at != a.message.npos) {", "at != a.message.npos && !PLANTED) {",
+           by="s3:s3_refusals", wrong="who lacks a right of KMS is told to give one of S3"),
+    Defect("s3-uploads-must-be-listed", STORE,
+           "e.code() != make_error_code(errc::unsupported))\n                    throw;",
+           "(PLANTED || e.code() != make_error_code(errc::unsupported)))\n                    throw;",
+           by="s3:s3_refusals", wrong="a server that lists no uploads cannot be used"),
     Defect("redirection-asked-each-time", "object_store/impl/s3/https.ipp",
            "if (redirections != 0) led_to.note(r);",
            "if (redirections != 0 && !PLANTED) led_to.note(r);",
@@ -359,9 +373,7 @@ DEFECTS = [
            "if (end == save_end::committed && !PLANTED) catalog_->list_records(root_);",
            by="s3:s3_requests", wrong="latest takes some requests for each checkpoint"),
     Defect("s3-other-delimiter-believed", LISTING,
-           "if (std::all_of(found.places.begin(), found.places.end(), is_one)) return found;",
-           "if (PLANTED || std::all_of(found.places.begin(), found.places.end(), is_one))"
-           " return found;",
+           "if (is_known) return;", "if (is_known || PLANTED) return;",
            by="s3:s3_requests", wrong="at some servers there are no checkpoints"),
     Defect("s3-files-opened-one-by-one", "catalog/impl/whole.ipp",
            "if (ends.size() > 1 && requests_in_flight_of(place) > 1)",

@@ -172,12 +172,13 @@ private:
         return {};
     }
     answer answer_of(const fault& f, const request& r) const {
-        auto a = error_answer(f.status, f.code, "injected",
+        auto a = error_answer(f.status, f.code, f.message,
                               f.status / 100 == 3 ? xml_element("Endpoint", endpoint_) : "");
         a.headers.insert(a.headers.end(), f.headers.begin(), f.headers.end());
         if (f.status == 307) a.headers.emplace_back("Location", endpoint_ + r.target);
         a.is_page = f.code.empty();
         if (a.is_page) a.set_body(std::make_shared<std::string>("<html>a proxy</html>"));
+        if (!f.body.empty()) a.set_body(std::make_shared<std::string>(f.body));
         return a;
     }
     static void spoil(answer& a) {

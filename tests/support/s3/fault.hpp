@@ -50,6 +50,8 @@ struct fault {
     std::size_t age = 0;
     std::function<void(world&)> then{};  ///< What others do right after its effect; may be empty.
     std::set<kind> only{};               ///< The requests that it can happen to; empty: all.
+    std::string message = "injected";    ///< With `code`.
+    std::string body{};                  ///< Of the answer, in place of an error; may be empty.
 
     bool applies_to(kind k) const { return only.empty() || only.count(k) != 0; }
     bool has_effect() const { return has == effect::done; }

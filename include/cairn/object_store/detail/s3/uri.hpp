@@ -33,7 +33,7 @@ CAIRN_DECL bool is_address(const std::string& host, const char* address);
 /// somewhere else.
 CAIRN_DECL bool is_loopback(const std::string& host);
 
-/// A bucket, and what the keys in it begin with: empty or without `/` at its ends.
+/// A bucket, and what the keys in it begin with: empty or without `/` at its end.
 struct bucket_and_prefix {
     std::string bucket{};
     std::string prefix{};

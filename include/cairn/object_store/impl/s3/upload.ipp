@@ -331,7 +331,7 @@ CAIRN_DECL void upload::complete() {
 
 /// Whether there is the object of this upload.
 CAIRN_DECL bool upload::is_there() {
-    auto const c = client_.about("HEAD", key_, "s3:PutObject");
+    auto const c = client_.about("HEAD", key_, "s3:GetObject");
     auto const a = client_.send(c);
     if (!a.ok() && !a.is(404)) throw client_.failure(c, a);  // it may be there
     return a.ok() && a.got.header(mark_header) == mark_;

@@ -163,7 +163,7 @@ CAIRN_DECL bucket_and_prefix parse_s3_uri(std::string_view text) {
     bucket_and_prefix out;
     out.bucket = take_until(rest, "/");
     check_bucket(out.bucket);
-    while (rest.starts_with('/')) rest.remove_prefix(1);
+    if (rest.starts_with('/')) rest.remove_prefix(1);
     while (rest.ends_with('/')) rest.remove_suffix(1);
     out.prefix = rest;
     return out;
