@@ -83,9 +83,10 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_is_not_read_in_part) {
 
 BOOST_AUTO_TEST_CASE(what_may_pass_is_tried_again) {
     using s3_server::faults::answer;
-    for (auto const& f : {answer(503, "SlowDown"), answer(429, "TooManyRequests"),
-                          s3_server::faults::reset(s3_server::effect::none),
-                          s3_server::faults::short_body(), s3_server::faults::reset_in_body()})
+    for (auto const& f :
+         {answer(503, "SlowDown"), answer(429, "TooManyRequests"),
+          s3_server::faults::reset(s3_server::effect::none), s3_server::faults::short_body(),
+          s3_server::faults::reset_in_body(), s3_server::faults::unsaid_end()})
         for (std::size_t const nth : {0u, 1u}) {
             s3_server::server s;
             s.put("bucket", "a", "0123456789");

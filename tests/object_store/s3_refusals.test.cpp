@@ -217,6 +217,20 @@ BOOST_AUTO_TEST_CASE(a_listing_that_is_none_is_told_with_its_place) {
     }
 }
 
+BOOST_AUTO_TEST_CASE(who_may_not_begin_an_upload_does_not_end_that_of_another_job) {
+    bucket_server s;
+    auto mine = s.store(), others = s.store();
+    constexpr std::size_t size = (std::size_t{8} << 20) + 1;
+    auto h = others.create("model.safetensors", size);
+    s.fail(faults::answer(403, "AccessDenied"), kind::create_upload, 0);
+    BOOST_CHECK_EXCEPTION((void)mine.create("model.safetensors", size), cairn::error,
+                          is(errc::permission_denied));
+    mine.remove("model.safetensors");
+    BOOST_TEST(s.uploads(s3_tests::bucket).size() == 1u);
+    h.write(0, pattern(size));
+    h.finish(true);
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_lists_no_uploads_is_used_with_a_warning) {
     bucket_server s;
     auto store = s.store();

@@ -13,6 +13,12 @@ STORE = "object_store/impl/s3/store.ipp"
 UPLOAD = "object_store/impl/s3/upload.ipp"
 
 DEFECTS = [
+    Defect("s3-part-of-an-answer-is-one", HTTP,
+           "if (status == 206 && got.received", "if (!PLANTED && status == 206 && got.received",
+           by="s3:s3_pages,https_store", wrong="a load fails behind a proxy that closes early"),
+    Defect("s3-refused-upload-in-doubt", UPLOAD,
+           "may_be_begun = a.in_doubt;", "may_be_begun = PLANTED || a.in_doubt;",
+           by="s3:s3_refusals", wrong="the upload of another job is ended"),
     Defect("s3-changed-byte-is-final", CLIENT,
            "if (a.code == code) return a.tries == 1;",
            "if (a.code == code) return a.tries == 1 && !PLANTED;",

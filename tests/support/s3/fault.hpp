@@ -33,6 +33,7 @@ struct fault {
         drip,           ///< The body of the answer comes byte by byte, each after a pause.
         reset_in_body,  ///< The connection is reset in the middle of the answer's body.
         short_body,     ///< It ends in order before all of `Content-Length` was sent.
+        unsaid_end,     ///< The same without `Content-Length`, as behind a proxy of HTTP/1.0.
         wrong_byte,     ///< A byte of the answer's body differs.
         old_listing,    ///< A listing shows what was there `age` requests ago.
         error_in_body,  ///< The answer is 200, and `code` is in its body.
@@ -58,10 +59,10 @@ struct fault {
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",     "early answer", "reset",       "early reset",   "close",
-            "garbled",    "stall",        "late",        "drip",          "reset in body",
-            "short body", "wrong byte",   "old listing", "error in body", "wrong ETag",
-            "no range",   "other range",  "unsaid range"};
+            "answer",     "early answer", "reset",       "early reset", "close",
+            "garbled",    "stall",        "late",        "drip",        "reset in body",
+            "short body", "unsaid end",   "wrong byte",  "old listing", "error in body",
+            "wrong ETag", "no range",     "other range", "unsaid range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -149,6 +150,9 @@ inline fault reset_in_body() {
 }
 inline fault short_body() {
     return {.what = fault::way::short_body, .has = effect::done, .only = answered_with_body};
+}
+inline fault unsaid_end() {
+    return {.what = fault::way::unsaid_end, .has = effect::done, .only = {kind::get_object}};
 }
 inline fault wrong_byte() {
     return {.what = fault::way::wrong_byte, .has = effect::done, .only = {kind::get_object}};

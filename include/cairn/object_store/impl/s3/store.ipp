@@ -180,10 +180,11 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     writer w(std::make_unique<writer::state>(s_, key, describe(name)));
     if (impl::head(*this, key)) throw error(errc::already_exists, {.file = describe(name)});
     auto& here = w.s_->here;
+    bool may_be_begun = false;
     try {
-        w.s_->object.emplace(here.requests, here.pool, key, size);
+        w.s_->object.emplace(here.requests, here.pool, key, size, may_be_begun);
     } catch (...) {
-        here.may_have_others(key);
+        if (may_be_begun) here.may_have_others(key);
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
