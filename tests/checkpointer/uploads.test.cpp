@@ -433,6 +433,18 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_format_is_loaded_from_the_first_pla
     BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_url_that_is_none_of_a_directory_names_a_checkpoint_of_the_second_place) {
+    cairn::memory_store far;
+    std::vector<float> w(3, 1.0f);
+    cairn::state_dict const state{{"w", w}};
+    cairn::save(state, "base", far);
+    cairn::checkpointer_options o{.every = cairn::steps(1)};
+    o.upload = cairn::upload_options{.to = cairn::any_store(store_with_urls(far))};
+    w.assign(3, 0.0f);
+    (void)cairn::checkpointer(cairn::solo(), "/nowhere/run", o).load("near://run/base", state);
+    BOOST_TEST(w == std::vector<float>(3, 1.0f), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {
     enum { on_one_rank, same_place, every_0, kinds };
     for (int kind = 0; kind < kinds; ++kind) {

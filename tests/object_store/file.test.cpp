@@ -353,6 +353,25 @@ BOOST_AUTO_TEST_CASE(a_relative_place_stays_where_it_was_when_the_program_change
     BOOST_TEST(fs::exists(first / "step_1" / "o"));
     BOOST_TEST(fs::is_empty(second));
 }
+
+BOOST_AUTO_TEST_CASE(a_url_is_not_taken_for_a_directory) {
+    scratch s;
+    in_directory const there(s.dir);
+    auto const is_refused = [](const cairn::error& e) {
+        return e.code() == make_error_code(cairn::errc::invalid_argument) &&
+               e.context().found.find("key=") == std::string::npos &&
+               e.context().remedy.find("cairn::s3_store") != std::string::npos;
+    };
+    cairn::file_store const store;
+    for (std::string const url : {"s3://bucket/run", "S3://bucket", "https://host/a?key=1"}) {
+        BOOST_CHECK_EXCEPTION((void)cairn::file_store(url), cairn::error, is_refused);
+        BOOST_CHECK_EXCEPTION((void)store.at(url), cairn::error, is_refused);
+    }
+    for (std::string const path : {"a:/b", "://b", "./s3://a", "a b://c", "s3:"})
+        BOOST_CHECK_NO_THROW((void)store.at(path));
+    BOOST_TEST(fs::is_empty(s.dir));
+}
+
 BOOST_AUTO_TEST_CASE(a_store_is_made_in_a_directory_that_was_removed) {
     scratch s;
     auto const gone = s.next(), place = s.next();

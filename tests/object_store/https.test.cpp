@@ -83,9 +83,10 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_replaced_is_not_read_in_part) {
 
 BOOST_AUTO_TEST_CASE(what_may_pass_is_tried_again) {
     using s3_server::faults::answer;
-    for (auto const& f : {answer(503, "SlowDown"), answer(429, "TooManyRequests"),
-                          s3_server::faults::reset(s3_server::effect::none),
-                          s3_server::faults::short_body(), s3_server::faults::reset_in_body()})
+    for (auto const& f :
+         {answer(503, "SlowDown"), answer(429, "TooManyRequests"),
+          s3_server::faults::reset(s3_server::effect::none), s3_server::faults::short_body(),
+          s3_server::faults::reset_in_body(), s3_server::faults::unsaid_end()})
         for (std::size_t const nth : {0u, 1u}) {
             s3_server::server s;
             s.put("bucket", "a", "0123456789");
@@ -171,6 +172,19 @@ BOOST_AUTO_TEST_CASE(proxies_of_the_environment_are_used) {
     }
 }
 
+/// A model hub has branches with `/` in their names.
+BOOST_AUTO_TEST_CASE(a_path_is_asked_for_as_it_is_written) {
+    s3_server::server s;
+    s.put("bucket", "refs/pr/1/a b/c;d", "0123456789");
+    auto const url = s.endpoint() + "/bucket/refs%2Fpr%2f1/";
+    cairn::https_store const store(url);
+    for (auto const& there : {store.at("a b"), store.at(url + "a%20b"), store.at(url + "a b/")}) {
+        BOOST_TEST(there.open("c;d").size() == 10u);
+        BOOST_TEST(s.log().back().what.target == "/bucket/refs%2Fpr%2f1/a%20b/c%3Bd");
+    }
+    BOOST_TEST(store.at(url + "a%20b;v=1").describe(".") == url + "a%20b;v=1");
+}
+
 /// What is sent is what the server has named, byte for byte: it may be signed.
 BOOST_AUTO_TEST_CASE(where_a_redirection_leads_is_not_changed) {
     s3_server::server s;
@@ -191,6 +205,43 @@ BOOST_AUTO_TEST_CASE(where_a_redirection_leads_is_not_changed) {
         auto const why = refusal(cairn::errc::io, [&] { (void)store_at(s).open("here"); });
         BOOST_TEST(why.find("no URL") != why.npos, why);
     }
+}
+
+/// A hub limits how many requests it redirects.
+BOOST_AUTO_TEST_CASE(where_a_redirection_led_is_asked_as_long_as_it_answers) {
+    s3_server::server hub, files;
+    files.put("bucket", "there", "0123456789");
+    hub.fail_each(redirection(files.endpoint() + "/bucket/there?signature=1"));
+    auto const r = store_at(hub).open("here");
+    std::byte two[2]{};
+    auto const reads = [&](std::uint64_t at) {
+        r.read(at, two);
+        return two[0] == static_cast<std::byte>('0' + at);
+    };
+    for (std::uint64_t at = 0; at < 5; ++at) BOOST_TEST(reads(at));
+    BOOST_TEST(hub.count() == 1u);
+    BOOST_TEST(files.log().back().what.target == "/bucket/there?signature=1");
+    using s3_server::faults::answer;
+    std::size_t asked = 1;
+    for (auto const& f : {answer(403, "AccessDenied"), answer(404, "NoSuchKey"), answer(410, ""),
+                          answer(200, ""), answer(503, "SlowDown")}) {
+        files.fail(f, 0);
+        BOOST_TEST(reads(6), f.name());
+        BOOST_TEST(reads(7), f.name());
+        BOOST_TEST(hub.count() == ++asked, f.name());
+    }
+    files.fail_each(answer(403, "AccessDenied"));
+    refusal(cairn::errc::permission_denied, [&] { r.read(0, two); });
+}
+
+BOOST_AUTO_TEST_CASE(too_many_requests_are_told_with_a_remedy) {
+    s3_server::server s;
+    s.fail_each(s3_server::faults::too_many_requests());
+    cairn::https_options o;
+    o.retry_for = std::chrono::seconds(0);
+    auto const why = refusal(
+        cairn::errc::io, [&] { (void)cairn::https_store(s.endpoint() + "/bucket", o).open("a"); });
+    BOOST_TEST(why.find("authorization") != why.npos, why);
 }
 
 BOOST_AUTO_TEST_CASE(redirections_end) {

@@ -318,7 +318,7 @@ BOOST_AUTO_TEST_CASE(a_save_whose_upload_fails_leaves_nothing) {
     if (!p.mine) return;  // a server that fails as it is told to
     auto s = p.store();
     save(s, "step_1", 1);
-    auto f = s3_server::faults::answer(400, "BadDigest");
+    auto f = s3_server::faults::answer(400, "EntityTooLarge");
     p.mine->fail(f, s3_server::kind::upload_part, 2);
     BOOST_CHECK_THROW(save(s, "step_1", 2, std::size_t{3} << 20), cairn::error);
     BOOST_TEST(holds(s, "step_1", 1));

@@ -34,6 +34,19 @@ BOOST_AUTO_TEST_CASE(a_page_in_place_of_an_object_is_no_answer) {
     }
 }
 
+/// As behind a proxy of HTTP/1.0, whose answers end with their connections.
+BOOST_AUTO_TEST_CASE(a_part_of_an_object_is_no_answer) {
+    bucket_server s;
+    auto store = s.store();
+    put(store, "o", pattern(100));
+    auto const r = store.open("o");
+    cairn::byte_vector b(100);
+    s.fail(faults::unsaid_end(), kind::get_object, 0);
+    r.read(0, b);
+    BOOST_TEST((b == pattern(100)));
+    BOOST_TEST(store.statistics().retries == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(statuses_of_proxies_are_tried_again) {
     for (int const status : {408, 520, 522, 524}) BOOST_TEST_CONTEXT(status) {
             bucket_server s;

@@ -193,11 +193,13 @@ BOOST_AUTO_TEST_CASE(urls) {
     BOOST_TEST(u.to.host == "example.com");
     BOOST_TEST(u.to.port == 8080);
     BOOST_TEST(u.path == "/a b/c");
+    BOOST_TEST(u.written_path == "/a%20b/c");
     BOOST_TEST((u.query == fields{{"x", "1+1"}, {"y", ""}, {"z", ""}}));
     auto const v6 = parse_endpoint("https://[fd00:ec2::23]:99/base/", "endpoint");
     BOOST_TEST(v6.to.host == "[fd00:ec2::23]");
     BOOST_TEST(v6.to.port == 99);
     BOOST_TEST(v6.path == "/base");
+    BOOST_TEST(v6.written_path == "/base");
     BOOST_TEST(parse_endpoint("https://s3.example.com", "endpoint").path == "");
     for (auto const* bad :
          {"", "localhost:9000", "ftp://host", "https://", "https://:1", "https://host:0",
@@ -221,6 +223,7 @@ BOOST_AUTO_TEST_CASE(buckets_and_prefixes) {
     };
     BOOST_TEST(of("s3://bucket") == "bucket|");
     BOOST_TEST(of("s3://bucket/") == "bucket|");
+    BOOST_TEST(of("s3://bucket//a") == "bucket|/a");
     BOOST_TEST(of("s3://my.bucket-1/runs/a b/%20/") == "my.bucket-1|runs/a b/%20");
     for (auto const* bad : {"", "bucket", "s3:/bucket", "s3://", "s3://ab", "s3:///x", "s3://a b c",
                             "s3://-bucket", "s3://bucket.", "https://bucket", "s3://b\xc3\xb6se"})

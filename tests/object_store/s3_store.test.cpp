@@ -263,8 +263,11 @@ BOOST_AUTO_TEST_CASE(a_place_is_named_by_a_path_or_a_url) {
     BOOST_TEST(s.at("a").at("").describe("x") == root + "a/x");
     BOOST_TEST(s.at("a").at("..").describe("x") == root + "x");
     BOOST_TEST(s.at("s3://" + s3_tests::bucket).describe("x") == "s3://cairn-tests/x");
-    for (auto const* const id :
-         {"s3://other-bucket/a", "/a", "../../../a", "s3://cairn-tests/../a"})
+    BOOST_TEST(s.at("S3://" + s3_tests::bucket + "/a/").describe("x") == "s3://cairn-tests/a/x");
+    BOOST_CHECK_EXCEPTION((void)cairn::s3_store("s3://" + s3_tests::bucket + "//a"), cairn::error,
+                          is(errc::invalid_argument));
+    for (auto const* const id : {"s3://other-bucket/a", "/a", "../../../a", "s3://cairn-tests/../a",
+                                 "s3://cairn-tests//a", "s3://cairn-tests/a//b"})
         BOOST_CHECK_EXCEPTION((void)s.at(id), cairn::error, is(errc::invalid_argument));
     BOOST_TEST(s.place_id(root + "a/") == "a");
 }

@@ -50,7 +50,7 @@ struct file_store_options {
 class file_store {
 public:
     file_store();
-    /// @throws error errc::invalid_argument for a `direct_write_bytes` that is none
+    /// @throws error errc::invalid_argument for a `direct_write_bytes` that is none, or for a URL
     explicit file_store(std::string directory, file_store_options options = {});
 
     /// Returns the store of another directory: a relative `id` is below this one's, an absolute one

@@ -41,7 +41,8 @@ struct https_options {
 /// The server must answer requests for ranges of bytes; one that sends whole files is refused. It
 /// cannot list what it has, so a checkpoint is named by its file (`model.safetensors`), or is one
 /// that has a file with a fixed name (`.metadata`, `model.safetensors.index.json`). Redirections
-/// are followed, to https only, and never with `authorization` to another host.
+/// are followed, to https only, and never with `authorization` to another host; what a file is
+/// redirected to is asked as long as it answers.
 ///
 /// Everything that would change an object, and `list`, fails with @ref errc::unsupported.
 ///
@@ -94,10 +95,11 @@ public:
 
 private:
     CAIRN_DECL error read_only(std::string_view name) const;
-    std::string path(std::string_view name) const;
+    std::string target(std::string_view name) const;
 
     std::shared_ptr<state> s_;
-    std::string prefix_{};  ///< Path of the place; begins with `/`, and does not end with it.
+    /// Path of the place, percent-encoded; begins with `/`, and does not end with it.
+    std::string prefix_{};
 };
 
 }  // namespace cairn

@@ -44,8 +44,8 @@ public:
     /// @param url  `s3://bucket/prefix`, instead of those of the options.
     explicit s3_store(std::string_view url, s3_options options = {});
 
-    /// Returns the store of another place: a relative `id` is within this one, `s3://bucket/…` is
-    /// another place of the bucket.
+    /// Returns the store of another place: a relative `id` is within this one, unless `..` leads
+    /// out of it; `s3://bucket/…` is another place of the bucket.
     /// @throws error errc::invalid_argument for a place that is not in the bucket
     s3_store at(const std::string& id) const;
 
@@ -116,7 +116,8 @@ public:
 
     /// Except hidden ones.
     std::vector<std::string> places();
-    /// One request for each 500 places whose data files have names that begin with `_`.
+    /// One request for each 500 places whose data files have names that begin with `_`, and for
+    /// each 1000 other objects below this one.
     std::vector<place_info> places_with(std::string_view name);
     /// One request for each 1000 objects.
     std::vector<object_info> list_tree();

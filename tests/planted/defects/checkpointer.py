@@ -413,7 +413,7 @@ DEFECTS = [
            by="checkpointer:checkpointer_uploads",
            wrong="a model in the bucket of the checkpoints is looked for where they are uploaded"),
     Defect("unreadable-place-hides-a-copy", CORE_UPLOADS,
-           "|| !is_uploaded(false)) throw;", "|| PLANTED || !is_uploaded(false)) throw;",
+           "|| !is_uploaded(false)))", "|| PLANTED || !is_uploaded(false)))",
            by="checkpointer:checkpointer_copies",
            wrong="a dead disk keeps a run from loading what the bucket has"),
     Defect("copy-not-tried-by-name", "checkpointer/impl/core_loads.ipp",

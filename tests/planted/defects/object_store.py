@@ -12,6 +12,10 @@ REPLACE = "object_store/impl/replace_file.ipp"
 SPACE = "object_store/impl/removed_space.ipp"
 
 DEFECTS = [
+    Defect("url-is-a-directory", "object_store/impl/names.ipp",
+           'named.compare(end, 3, "://") != 0) return named;',
+           'named.compare(end, 3, "://") != 0 || PLANTED) return named;',
+           by="object_store", wrong="a run's checkpoints are on a node's disk, not in the bucket"),
     Defect("gathered-bytes-kept-from-children", DIRECT,
            "slab::in_child::copied);",
            "PLANTED ? slab::in_child::absent : slab::in_child::copied);",

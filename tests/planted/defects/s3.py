@@ -340,9 +340,7 @@ DEFECTS = [
            "if (end == save_end::committed && !PLANTED) catalog_->list_records(root_);",
            by="s3:s3_requests", wrong="latest takes some requests for each checkpoint"),
     Defect("s3-other-delimiter-believed", LISTING,
-           "if (std::all_of(found.places.begin(), found.places.end(), is_one)) return found;",
-           "if (PLANTED || std::all_of(found.places.begin(), found.places.end(), is_one))"
-           " return found;",
+           "if (is_known) return;", "if (is_known || PLANTED) return;",
            by="s3:s3_requests", wrong="at some servers there are no checkpoints"),
     Defect("s3-files-opened-one-by-one", "catalog/impl/whole.ipp",
            "if (ends.size() > 1 && requests_in_flight_of(place) > 1)",

@@ -121,7 +121,7 @@ private:
                 std::erase_if(a.headers, [](auto const& h) { return h.first == "Content-Range"; });
             if (is(way::wrong_etag)) change_etag(a);
         }
-        a.close = a.close || !head.keep_alive();
+        a.close = a.close || is(way::unsaid_end) || !head.keep_alive();
         if (!send(a, r.method == "HEAD", f)) return end::in_order;
         if (is(way::reset_in_body)) return end::reset;
         if (a.close || is(way::short_body)) return end::in_order;
@@ -172,12 +172,13 @@ private:
         return {};
     }
     answer answer_of(const fault& f, const request& r) const {
-        auto a = error_answer(f.status, f.code, "injected",
+        auto a = error_answer(f.status, f.code, f.message,
                               f.status / 100 == 3 ? xml_element("Endpoint", endpoint_) : "");
         a.headers.insert(a.headers.end(), f.headers.begin(), f.headers.end());
         if (f.status == 307) a.headers.emplace_back("Location", endpoint_ + r.target);
         a.is_page = f.code.empty();
         if (a.is_page) a.set_body(std::make_shared<std::string>("<html>a proxy</html>"));
+        if (!f.body.empty()) a.set_body(std::make_shared<std::string>(f.body));
         return a;
     }
     static void spoil(answer& a) {
@@ -226,12 +227,13 @@ private:
         head += "\r\nServer: tests\r\n";
         if (!a.is_page) head += "x-amz-request-id: 4442587FB7D0A2F9\r\n";
         for (auto const& [n, v] : a.headers) head += n + ": " + v + "\r\n";
-        if (a.status != 204 && a.status != 304)
+        bool const unsaid = f && f->what == fault::way::unsaid_end;
+        if (a.status != 204 && a.status != 304 && !unsaid)
             head += "Content-Length: " + std::to_string(a.count) + "\r\n";
         head += a.close ? "Connection: close\r\n\r\n" : "\r\n";
         auto body = only_head ? std::string_view() : a.content();
-        bool const cut =
-            f && (f->what == fault::way::reset_in_body || f->what == fault::way::short_body);
+        bool const cut = f && (f->what == fault::way::reset_in_body ||
+                               f->what == fault::way::short_body || unsaid);
         if (cut) body = body.substr(0, body.size() / 2);
         if (f && f->what == fault::way::drip) return drip(head, body, f->stalls);
         auto first = body.substr(0, std::min(body.size(), slice()));

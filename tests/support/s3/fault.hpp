@@ -33,6 +33,7 @@ struct fault {
         drip,           ///< The body of the answer comes byte by byte, each after a pause.
         reset_in_body,  ///< The connection is reset in the middle of the answer's body.
         short_body,     ///< It ends in order before all of `Content-Length` was sent.
+        unsaid_end,     ///< The same without `Content-Length`, as behind a proxy of HTTP/1.0.
         wrong_byte,     ///< A byte of the answer's body differs.
         old_listing,    ///< A listing shows what was there `age` requests ago.
         error_in_body,  ///< The answer is 200, and `code` is in its body.
@@ -50,16 +51,18 @@ struct fault {
     std::size_t age = 0;
     std::function<void(world&)> then{};  ///< What others do right after its effect; may be empty.
     std::set<kind> only{};               ///< The requests that it can happen to; empty: all.
+    std::string message = "injected";    ///< With `code`.
+    std::string body{};                  ///< Of the answer, in place of an error; may be empty.
 
     bool applies_to(kind k) const { return only.empty() || only.count(k) != 0; }
     bool has_effect() const { return has == effect::done; }
     /// For messages of tests.
     std::string name() const {
         static constexpr const char* names[] = {
-            "answer",     "early answer", "reset",       "early reset",   "close",
-            "garbled",    "stall",        "late",        "drip",          "reset in body",
-            "short body", "wrong byte",   "old listing", "error in body", "wrong ETag",
-            "no range",   "other range",  "unsaid range"};
+            "answer",     "early answer", "reset",       "early reset", "close",
+            "garbled",    "stall",        "late",        "drip",        "reset in body",
+            "short body", "unsaid end",   "wrong byte",  "old listing", "error in body",
+            "wrong ETag", "no range",     "other range", "unsaid range"};
         auto n = std::string(names[static_cast<int>(what)]);
         if (what == way::answer || what == way::early_answer) n += " " + std::to_string(status);
         if (what == way::answer || what == way::error_in_body) n += " " + code;
@@ -147,6 +150,9 @@ inline fault reset_in_body() {
 }
 inline fault short_body() {
     return {.what = fault::way::short_body, .has = effect::done, .only = answered_with_body};
+}
+inline fault unsaid_end() {
+    return {.what = fault::way::unsaid_end, .has = effect::done, .only = {kind::get_object}};
 }
 inline fault wrong_byte() {
     return {.what = fault::way::wrong_byte, .has = effect::done, .only = {kind::get_object}};

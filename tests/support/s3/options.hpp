@@ -14,9 +14,10 @@ namespace s3_server {
 /// What a server makes of a condition on a write.
 enum class condition {
     works,
-    ignored,        ///< The write has its effect, whatever the condition says.
-    only_unquoted,  ///< Of `If-Match`: an ETag in quotes is that of no object.
-    refused         ///< Answered with `options::refusal`.
+    ignored,           ///< The write has its effect, whatever the condition says.
+    only_unquoted,     ///< Of `If-Match`: an ETag in quotes is that of no object.
+    unquoted_ignored,  ///< So it is, and one without quotes is that of each object.
+    refused            ///< Answered with `options::refusal`.
 };
 
 /// What somebody may do. A request that needs another right is answered 403.

@@ -114,7 +114,9 @@ inline std::optional<answer> refused_by_condition(const world& w, const request&
         if (!w.may(right::get)) return access_denied();
         if (there == nullptr) return no_such_key(w, r.key);
         bool const quoted = wants.front() == '"';
-        if (!is_match(wants, there->etag) || (quoted && match == condition::only_unquoted))
+        bool const heeds_all = match == condition::works;
+        bool const ignored = !quoted && match == condition::unquoted_ignored;
+        if ((quoted && !heeds_all) || (!ignored && !is_match(wants, there->etag)))
             return precondition_failed("If-Match");
     }
     return {};

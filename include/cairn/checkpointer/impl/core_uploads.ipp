@@ -330,10 +330,15 @@ CAIRN_DECL std::size_t checkpointer_core::tier_of(const checkpoint_id& id, std::
                      ? 1
                      : 0);
         } catch (const error& e) {
-            if (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)) throw;
+            // A directory, or a bucket, refuses the URL of another place.
+            bool const is_none = is_url && e.code() == make_error_code(errc::invalid_argument);
+            if (!is_none &&
+                (!tells_of_this_copy(e.as_failure(ranks().rank())) || !is_uploaded(false)))
+                throw;
             w.u8(1);
-            why = "loaded from '" + options_.upload->to.describe(id) +
-                  "', because the first place cannot be read: " + e.what();
+            if (!is_none)
+                why = "loaded from '" + options_.upload->to.describe(id) +
+                      "', because the first place cannot be read: " + e.what();
         }
         w.string(why);
         return w.take();

@@ -16,6 +16,9 @@ namespace cairn::detail {
 CAIRN_DECL bool is_object_name(std::string_view name);
 /// @param described  The name as its store displays it.
 CAIRN_DECL error bad_object_name(std::string described);
+/// Returns the path of a directory that a user names; `.` for an empty text.
+/// @throws error errc::invalid_argument for a URL, which would be a relative path
+CAIRN_DECL std::string as_path(std::string named);
 /// Sorts names, and removes those that are there already.
 CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names);
 /// The id of a place without what does not change it: `a` for `./b/../a/`.

@@ -44,7 +44,7 @@ struct file_store::notes {
 CAIRN_DECL file_store::file_store() : file_store(".") {}
 
 CAIRN_DECL file_store::file_store(std::string directory, file_store_options options)
-    : dir_(detail::absolute_path(directory.empty() ? "." : std::move(directory)).string()),
+    : dir_(detail::absolute_path(detail::as_path(std::move(directory))).string()),
       options_(options), notes_(std::make_shared<notes>()) {
     constexpr auto block = detail::direct_writes::block_bytes;
     if (options_.direct_write_bytes == 0 || options_.direct_write_bytes % block != 0)
@@ -58,7 +58,7 @@ CAIRN_DECL file_store::file_store(std::string directory, file_store_options opti
 CAIRN_DECL file_store file_store::at(const std::string& id) const {
     if (id.empty()) return *this;
     auto there = *this;
-    there.dir_ = detail::absolute_path(std::filesystem::path(dir_) / id).string();
+    there.dir_ = detail::absolute_path(std::filesystem::path(dir_) / detail::as_path(id)).string();
     there.notes_ = std::make_shared<notes>();
     return there;
 }

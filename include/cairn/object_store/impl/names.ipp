@@ -27,6 +27,19 @@ CAIRN_DECL error bad_object_name(std::string described) {
              .expected = "a relative name without '.', '..' or empty parts"}};
 }
 
+CAIRN_DECL std::string as_path(std::string named) {
+    constexpr const char* of_schemes =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    if (named.empty()) return ".";
+    auto const end = named.find_first_not_of(of_schemes);
+    if (end == named.npos || end == 0 || named.compare(end, 3, "://") != 0) return named;
+    throw error(errc::invalid_argument,
+                {.expected = "a directory",
+                 .found = "the URL '" + named.substr(0, named.find('?')) + "'",
+                 .remedy = "pass its store, too: cairn::s3_store or cairn::https_store, or what "
+                           "cairn::open_store returns for the URL"});
+}
+
 CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names) {
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());

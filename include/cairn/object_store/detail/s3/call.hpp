@@ -45,6 +45,7 @@ inline constexpr std::chrono::seconds patience_to_tidy{5};
 struct answer {
     response got{};         ///< Status 0: there was none.
     std::string failure{};  ///< Why there was none.
+    std::string asked{};    ///< The host, as `https://host`; empty if none was asked.
     std::string code{};     ///< S3's name of an error; empty if the answer has none.
     std::string message{};  ///< Its words.
     std::string region{};   ///< Of the bucket, if the answer names it.

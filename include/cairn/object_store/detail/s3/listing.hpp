@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,11 +38,15 @@ struct listed_place {
 /// @throws error errc::io for an answer that is no listing
 CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix);
 
+/// Called with each page of a listing: there may be too many objects for memory.
+using listed_page = std::function<void(listed_place page)>;
+
 /// All that is below a place, however deep. Keys that contain `delimiter` there are listed as the
-/// first part, which ends with it, in `places`; unless the server knows no such delimiter.
+/// first part, which ends with it, in `places`; unless the server knows no such delimiter. Then
+/// some keys may be listed twice, or as a shorter part.
 /// @param delimiter  Empty: none.
-CAIRN_DECL listed_place list_below(client& c, const std::string& prefix,
-                                   const std::string& delimiter);
+CAIRN_DECL void list_below(client& c, const std::string& prefix, const std::string& delimiter,
+                           const listed_page& found);
 
 /// All uploads of keys that begin with a prefix, however deep: servers differ in what they answer
 /// if asked for less.

@@ -44,6 +44,13 @@ constexpr bool is_letter_or_digit(char c) noexcept {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/// Whether a text can be the name of a region, which becomes a part of the name of a host.
+inline bool is_region(std::string_view s) noexcept {
+    for (auto const c : s)
+        if (!is_letter_or_digit(c) && c != '-' && c != '_') return false;
+    return !s.empty();
+}
+
 }  // namespace cairn::detail::s3
 
 #endif

@@ -32,8 +32,10 @@ CAIRN_DECL bool has_id(std::string_view key);
 class upload {
 public:
     /// Begins an upload of parts, if there will be several.
-    /// @param c, pool  Must outlive this.
-    CAIRN_DECL upload(client& c, upload_pool& pool, std::string key, std::uint64_t size);
+    /// @param c, pool       Must outlive this.
+    /// @param may_be_begun  If this throws: set to whether there may be an upload.
+    CAIRN_DECL upload(client& c, upload_pool& pool, std::string key, std::uint64_t size,
+                      bool& may_be_begun);
     upload(upload&&) = delete;
     /// Ends what is under way, and removes what was sent, as far as possible.
     CAIRN_DECL ~upload();

@@ -10,10 +10,11 @@
 
 namespace cairn::detail::s3 {
 
-/// The parts of `https://host:port/path?query`, with nothing percent-encoded.
+/// The parts of `https://host:port/path?query`, with nothing percent-encoded but `written_path`.
 struct url {
     origin to{};
     std::string path = "/";
+    std::string written_path{};  ///< Empty if there is none.
     fields query{};
 };
 
@@ -32,7 +33,7 @@ CAIRN_DECL bool is_address(const std::string& host, const char* address);
 /// somewhere else.
 CAIRN_DECL bool is_loopback(const std::string& host);
 
-/// A bucket, and what the keys in it begin with: empty or without `/` at its ends.
+/// A bucket, and what the keys in it begin with: empty or without `/` at its end.
 struct bucket_and_prefix {
     std::string bucket{};
     std::string prefix{};

@@ -100,7 +100,10 @@ CAIRN_DECL request client::make(const call& c, const trying& t) const {
 
 /// Reads code, message and region of an answer that is an error, if it says them.
 inline void read_error(answer& a) {
-    a.region = a.got.header("x-amz-bucket-region");
+    auto const note_region = [&](std::string_view named) {
+        if (a.region.empty() && is_region(named)) a.region = named;
+    };
+    note_region(a.got.header("x-amz-bucket-region"));
     if (a.got.body.empty()) return;
     try {
         auto const tree = parse_xml(a.got.body);
@@ -108,7 +111,7 @@ inline void read_error(answer& a) {
         if (!e) return;
         a.code = trimmed(e->get("Code", ""));
         a.message = trimmed(e->get("Message", ""));
-        if (a.region.empty()) a.region = trimmed(e->get("Region", ""));
+        note_region(trimmed(e->get("Region", "")));
         if (a.code == "RequestTimeTooSkewed")
             a.server_time = parse_utc_time(trimmed(e->get("ServerTime", "")));
     } catch (const error&) {  // not S3's: of a proxy, perhaps
@@ -179,6 +182,7 @@ CAIRN_DECL answer client::exchange(const call& c, const trying& t) {
     answer a;
     a.got = std::move(x.got);
     a.failure = std::move(x.failure);
+    a.asked = r.to.scheme + "://" + host_of(r.to);
     a.stopped = x.stopped;
     a.hopeless = x.hopeless;
     a.is_page = x.not_http;
@@ -298,6 +302,11 @@ CAIRN_DECL bool is_transient(const answer& a) {
     for (auto const* const code : {"RequestTimeout", "SlowDown", "OperationAborted",
                                    "ConditionalRequestConflict", "InternalError"})
         if (a.code == code) return true;
+    // What arrived is not what was sent, e.g. because a byte changed on the way. Once only: it may
+    // have been wrong before.
+    for (auto const* const code : {"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
+                                   "XAmzContentChecksumMismatch"})
+        if (a.code == code) return a.tries == 1;
     return false;
 }
 

@@ -5,6 +5,7 @@
 #include <cairn/object_store/detail/s3/conditional.hpp>
 
 #include <cairn/detail/identity.hpp>
+#include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/s3/checksum.hpp>
 
@@ -70,12 +71,14 @@ struct conditional_puts::trial {
 
     /// A PUT of other bytes than the last one, with a condition.
     answer put(const object_tag& match, tag_form form = tag_form::quoted) {
-        auto const text = "a trial of conditional writes, step " + std::to_string(++step);
-        auto const bytes = std::as_bytes(std::span(text));
-        auto c = put_call(client_, key, bytes);
+        auto const text = next_text();
+        auto c = put_call(client_, key, std::as_bytes(std::span(text)));
         c.headers.push_back(condition(match, form));
         auto a = client_.send(c);
         server = a.got.header("server");
+        said = a.code.empty()
+                   ? std::string()
+                   : " (" + shortened(a.code, 100) + ": " + shortened(a.message, 300) + ")";
         bool const is_lost = a.in_doubt && !refuses_conditions(a);
         in_doubt = in_doubt || is_lost;
         if (!a.ok() && !was_refused(a, match) && !refuses_conditions(a))
@@ -87,23 +90,34 @@ struct conditional_puts::trial {
                                    .remedy = "look for what disturbs the connection"});
         return a;
     }
+    /// A PUT without a condition.
+    /// @throws error if it fails: what a server has refused was not the condition
+    void put_plainly() {
+        auto const text = next_text();
+        (void)client_.expect(put_call(client_, key, std::as_bytes(std::span(text))));
+    }
+    std::string next_text() {
+        return "a trial of conditional writes, step " + std::to_string(++step);
+    }
     static bool refuses_conditions(const answer& a) {
-        return a.is(501) || a.is(405) || (a.is(400) && a.code != "RequestTimeout");
+        return a.is(501) || a.is(405) || (a.is(400) && !is_transient(a));
     }
     error unsupported(std::string found) const {
-        return {errc::unsupported,
-                {.file = client_.options().describe(key),
-                 .expected = "a server that heeds If-None-Match and If-Match of a PUT, because a "
-                             "save ends with one",
-                 .found = (server.empty() ? "one" : "'" + server + "'") + std::string(" that ") +
-                          std::move(found) + ", as the S3 interface of Google's storage does",
-                 .remedy = "use another server, or, if only one job saves there, "
-                           "s3_options::unconditional"}};
+        return {
+            errc::unsupported,
+            {.file = client_.options().describe(key),
+             .expected = "a server that heeds If-None-Match and If-Match of a PUT, because a "
+                         "save ends with one",
+             .found = (server.empty() ? "one" : "'" + server + "'") + std::string(" that ") +
+                      std::move(found) + said + ", as the S3 interface of Google's storage does",
+             .remedy = "use another server, or, if only one job saves there, "
+                       "s3_options::unconditional"}};
     }
 
     client& client_;
     std::string key;
     std::string server{};
+    std::string said{};  ///< Code and words of the last answer, if it was an error.
     int step = 0;
     bool last = false;      ///< After this one nothing is tried again.
     bool in_doubt = false;  ///< Some PUT may have been repeated: what was seen proves nothing.
@@ -117,16 +131,19 @@ CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
         auto const again = [&] { return t.in_doubt; };
         auto const made = t.put({});
         if (again()) continue;
-        if (!made.ok()) throw t.unsupported("refuses If-None-Match for a key that is free");
+        if (!made.ok()) {
+            t.put_plainly();
+            throw t.unsupported("refuses If-None-Match for a key that is free");
+        }
         auto const kept = t.put({});
         if (again()) continue;
         if (!was_refused(kept, {})) throw t.unsupported("ignores If-None-Match");
         object_tag const other{"\"00000000000000000000000000000000\""};
-        auto const wrong = t.put(other);
-        if (again()) continue;
-        if (!was_refused(wrong, other)) throw t.unsupported("ignores If-Match");
         object_tag const right{std::string(made.got.header("etag"))};
         for (auto const form : {tag_form::quoted, tag_form::plain}) {
+            auto const wrong = t.put(other, form);
+            if (again()) break;
+            if (!was_refused(wrong, other)) throw t.unsupported("ignores If-Match");
             auto const replaced = t.put(right, form);
             if (again()) break;
             if (replaced.ok()) return form;

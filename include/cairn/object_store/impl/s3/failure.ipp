@@ -16,15 +16,22 @@ namespace cairn::detail::s3 {
 /// What the caller can do about an answer.
 inline std::string remedy_of(const call& c, const answer& a, const store_settings& s) {
     auto const is = [&](std::string_view code) { return a.code == code; };
-    if (a.is(0) || (a.got.status >= 502 && !a.is(503) && !a.is(507) && a.code.empty()))
-        return "check the endpoint (s3_options::endpoint, AWS_ENDPOINT_URL), the network and "
-               "proxies (https_proxy, no_proxy)";
+    if (a.is(0) || (a.got.status >= 502 && !a.is(503) && !a.is(507) && a.code.empty())) {
+        std::string text = "check the endpoint (s3_options::endpoint, AWS_ENDPOINT_URL), ";
+        if (s.endpoint.to.host.empty()) text += "the region (s3_options::region, AWS_REGION), ";
+        if (a.hopeless) text += "certificates (s3_options::ca_file, AWS_CA_BUNDLE), ";
+        return text + "the network and proxies (https_proxy, no_proxy)";
+    }
     if (is("InvalidAccessKeyId"))
         return "check the access key (AWS_ACCESS_KEY_ID, or the profile), and that it is one of "
                "this endpoint's";
     if (is("SignatureDoesNotMatch"))
         return "check the secret key, and that no proxy changes requests";
-    if (is("ExpiredToken") || is("InvalidToken")) return "renew the session token";
+    if (is("ExpiredToken") || is("InvalidToken"))
+        return "renew the session token; that of the environment or of s3_options is read once: "
+               "start the program again, or use a profile or a role";
+    if (a.message.find("x-amz-checksum") != a.message.npos)
+        return "use a server that accepts the header x-amz-checksum-crc32, as AWS's does";
     if (is("NoSuchBucket")) return "correct the bucket's name, or create it: a store does not";
     if (is("RequestTimeTooSkewed")) return "set the clock of this host";
     if (is("PermanentRedirect") || is("AuthorizationHeaderMalformed") || a.is(301) || a.is(307))
@@ -34,6 +41,13 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
         return "restore it to a storage class that can be read, and except the checkpoints from "
                "the lifecycle rule that archives them";
     if (a.is(401) || a.is(403)) {
+        // AWS names a right that is not the request's own, e.g. one of KMS.
+        constexpr std::string_view before = "not authorized to perform: ";
+        if (auto const at = a.message.find(before); at != a.message.npos) {
+            auto named = std::string_view(a.message).substr(at + before.size());
+            named = named.substr(0, named.find_first_of(" \t\r\n,;"));
+            if (named != c.right) return "give the key the right " + std::string(named);
+        }
         auto text = "give the key the right " + std::string(c.right) + " on 's3://" +
                     s.options.bucket + "'";
         if (std::string_view(c.right) == "s3:GetObject")
@@ -50,7 +64,7 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
 inline std::string words_of(const answer& a, std::chrono::milliseconds retry_for) {
     std::string text;
     if (a.is(0)) {
-        text = "no answer: " + a.failure;
+        text = "no answer" + (a.asked.empty() ? "" : " of " + a.asked) + ": " + a.failure;
     } else if (a.is_page) {
         text = a.message;
     } else {

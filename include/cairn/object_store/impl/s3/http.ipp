@@ -304,6 +304,13 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
         long status = 0;
         ::curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
         result.got.status = static_cast<int>(status);
+        // A body that ends with its connection, e.g. of a proxy, may have been cut.
+        auto& got = result.got;
+        if (status == 206 && got.received < r.into.size() && got.header("content-length").empty() &&
+            got.header("transfer-encoding").empty()) {
+            got.status = 0;
+            result.failure = "an answer that ended early, and did not say how long it is";
+        }
     } else {
         result.failure = ::curl_easy_strerror(e);
         result.not_sent = x.times_sent == 0;

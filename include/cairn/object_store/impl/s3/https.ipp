@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/https.hpp>
 
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/fits_in.hpp>
 #include <cairn/object_store/detail/heeded_stop.hpp>
 #include <cairn/object_store/detail/names.hpp>
@@ -18,6 +19,8 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 namespace cairn {
@@ -52,7 +55,7 @@ struct https_store::state {
                                         base.to.scheme == "http");
     }
 
-    url base;  ///< Its path is that of the first store.
+    url base;  ///< Of the first store.
     https_options options;
     detail::s3::proxies by = detail::s3::proxies::read();
 
@@ -69,6 +72,34 @@ private:
 struct https_store::found {
     using request = detail::s3::request;
     using response = detail::s3::response;
+
+    /// Where redirections have led to a range of it: the next request begins there, because hosts
+    /// that redirect, as model hubs, limit the number of requests.
+    class destination {
+    public:
+        /// @return whether it is known
+        bool set(request& r) const {
+            std::lock_guard const lock(m_);
+            if (target_.empty()) return false;
+            r.to = to_;
+            r.target = target_;
+            return true;
+        }
+        void note(const request& r) {
+            std::lock_guard const lock(m_);
+            to_ = r.to;
+            target_ = r.target;
+        }
+        void forget() {
+            std::lock_guard const lock(m_);
+            target_.clear();
+        }
+
+    private:
+        mutable std::mutex m_{};
+        detail::s3::origin to_{};
+        std::string target_{};  ///< Empty: not known.
+    };
 
     /// Asks for a range of bytes, following redirections.
     /// @throws error if there is no answer, or one that is a failure
@@ -88,9 +119,14 @@ struct https_store::found {
     }
     state::result follow(std::uint64_t first, std::uint64_t last, std::span<std::byte> into) const {
         request r;
-        r.to = s->base.to;
-        r.path = path;
         r.into = into;
+        auto& led_to = destinations.here([] { return std::make_unique<destination>(); });
+        bool direct = led_to.set(r);
+        auto const begin = [&] {
+            r.to = s->base.to;
+            r.target = target;
+        };
+        if (!direct) begin();
         for (int redirections = 0;; ++redirections) {
             r.headers = {{"range", "bytes=" + std::to_string(first) + "-" + std::to_string(last)},
                          {"accept-encoding", "identity"}};
@@ -99,8 +135,18 @@ struct https_store::found {
                 r.headers.emplace_back("authorization", s->options.authorization);
             auto answer = s->wire().send(r, s->terms_for(into.size()));
             auto const status = answer.got.status;
-            if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)
-                return answer;
+            if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308) {
+                if (status == 206) {
+                    if (redirections != 0) led_to.note(r);
+                    return answer;
+                }
+                bool const over = std::exchange(direct, false);
+                if (over) led_to.forget();
+                if (!over || status == 0 || status == 429 || status >= 500) return answer;
+                begin();
+                redirections = -1;
+                continue;
+            }
             if (redirections == most_redirections) throw failed("a redirection that does not end");
             if (!detail::s3::redirect(r, std::string(answer.got.header("location"))))
                 throw failed("a redirection to what is no URL of HTTP");
@@ -128,7 +174,13 @@ struct https_store::found {
                              .remedy = "download the file, and read it from a directory"});
             default: break;
         }
-        throw failed("status " + std::to_string(r.status));
+        throw error(errc::io,
+                    {.file = described,
+                     .expected = "the file",
+                     .found = "status " + std::to_string(r.status),
+                     .remedy = r.status == 429 ? "set https_options::authorization, lower "
+                                                 "requests_in_flight, or raise retry_for"
+                                               : ""});
     }
     /// The size that the header `Content-Range` has at its end.
     static std::optional<std::uint64_t> total_of(const response& r) {
@@ -151,14 +203,20 @@ struct https_store::found {
     static constexpr int most_redirections = 8;
 
     std::shared_ptr<state> s;
-    std::string path, described;
+    std::string target, described;
     std::uint64_t size = 0;
     std::string version{};
+    mutable detail::s3::one_per_process<destination> destinations{std::make_unique<destination>()};
 };
+
+/// The path of a URL as it was written: a server may tell `%2F` from `/`.
+inline std::string written_path(const detail::s3::url& u) {
+    return detail::s3::percent_encoded(u.written_path, "/%:@!$&'()*+,;=");
+}
 
 CAIRN_DECL https_store::https_store(const std::string& url, https_options options) {
     auto base = detail::s3::parse_endpoint(url, "an https_store");
-    prefix_ = std::exchange(base.path, {});
+    prefix_ = written_path(base);
     if (base.to.scheme == "http" && !detail::s3::is_loopback(base.to.host))
         throw error(errc::invalid_argument,
                     {.expected = "https://…", .found = "http://" + base.to.host + "/…"});
@@ -167,25 +225,26 @@ CAIRN_DECL https_store::https_store(const std::string& url, https_options option
             errc::invalid_argument,
             {.expected = "https_options::least_rate of at least 1 byte per second", .found = "0"});
     detail::s3::check_waits(options, "https_options");
+    if (!options.ca_file.empty()) options.ca_file = detail::absolute_path(options.ca_file).string();
     s_ = std::make_shared<state>(std::move(base), std::move(options));
 }
 
 CAIRN_DECL https_store https_store::at(const std::string& id) const {
     auto there = *this;
     if (id.find("://") == id.npos) {
-        if (!id.empty()) there.prefix_ = path(id);
+        if (!id.empty()) there.prefix_ = target(id);
         return there;
     }
     auto const other = detail::s3::parse_endpoint(id, "the id of a checkpoint");
     if (host_of(other.to) != host_of(s_->base.to) || other.to.scheme != s_->base.to.scheme)
         throw error(errc::invalid_argument, {.expected = "a URL of " + host_of(s_->base.to),
                                              .found = "one of " + host_of(other.to)});
-    there.prefix_ = other.path;
+    there.prefix_ = written_path(other);
     return there;
 }
 
-CAIRN_DECL std::string https_store::path(std::string_view name) const {
-    return prefix_ + "/" + std::string(name);
+CAIRN_DECL std::string https_store::target(std::string_view name) const {
+    return prefix_ + "/" + detail::s3::percent_encoded(name, "/");
 }
 
 CAIRN_DECL std::string https_store::describe(std::string_view name) const {
@@ -201,7 +260,7 @@ CAIRN_DECL https_store::reader https_store::open(std::string_view name) const {
     if (!detail::is_object_name(name)) throw detail::bad_object_name(describe(name));
     auto f = std::make_shared<found>();
     f->s = s_;
-    f->path = path(name);
+    f->target = target(name);
     f->described = describe(name);
     // The first byte tells the size, and whether ranges can be read at all.
     std::byte first{};

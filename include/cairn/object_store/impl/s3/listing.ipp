@@ -10,6 +10,7 @@
 #include <cairn/object_store/detail/s3/xml.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -57,10 +58,21 @@ inline std::string text_in(const answer_tree& t, const char* name) {
     return std::string(trimmed(t.get<std::string>(name, "")));
 }
 
+/// Calls `f`, which reads a page. Its errors name what was listed.
+template <class F>
+void read_page(const call& asked, F&& f) {
+    try {
+        f();
+    } catch (const error& e) {
+        throw completed(e, {.file = asked.what});
+    }
+}
+
 /// One page of a listing.
 struct listing_page {
-    listing_page(client& c, const call& asked, const char* root)
-        : tree(parse_xml(page_of(c, asked))) {
+    listing_page(client& c, const call& asked, const char* root) {
+        auto const body = page_of(c, asked);
+        read_page(asked, [&] { tree = parse_xml(body); });
         auto const found = tree.get_child_optional(root);
         if (!found) throw no_listing(asked, "no <" + std::string(root) + ">");
         content = &*found;
@@ -80,7 +92,7 @@ struct listing_page {
     }
     bool is_last() const { return text_in(*content, "IsTruncated") != "true"; }
 
-    answer_tree tree;
+    answer_tree tree{};
     const answer_tree* content = nullptr;
     bool encoded = false;
 };
@@ -94,17 +106,18 @@ inline call listing_call(client& c, const std::string& prefix, const char* right
     return list;
 }
 
-inline listed_place list_all(client& c, const std::string& prefix, const std::string& delimiter) {
+inline void list_all(client& c, const std::string& prefix, const std::string& delimiter,
+                     const listed_page& found) {
     auto first = listing_call(c, prefix, "s3:ListBucket");
     first.query.emplace_back("list-type", "2");
     if (!delimiter.empty()) first.query.emplace_back("delimiter", delimiter);
     first.query.emplace_back("encoding-type", "url");
-    listed_place out;
     for (std::string next;;) {
         auto list = first;
         if (!next.empty()) list.query.emplace_back("continuation-token", next);
         listing_page const page(c, list, "ListBucketResult");
-        page.for_each("Contents", [&](const answer_tree& t) {
+        listed_place out;
+        auto const read = [&](const answer_tree& t) {
             listed_object o;
             o.key = page.key(t, "Key");
             auto const size = text_in(t, "Size");
@@ -113,13 +126,16 @@ inline listed_place list_all(client& c, const std::string& prefix, const std::st
                 throw no_listing(list, "an object '" + o.key + "' of " + size + " bytes");
             o.size = *bytes;
             o.tag = trimmed(t.get<std::string>("ETag", ""));
+            if (o.tag.empty()) throw no_listing(list, "an object '" + o.key + "' without an ETag");
             if (!o.tag.starts_with('"')) o.tag = '"' + o.tag + '"';
             o.modified = parse_utc_time(text_in(t, "LastModified"));
             out.objects.push_back(std::move(o));
-        });
+        };
+        read_page(list, [&] { page.for_each("Contents", read); });
         page.for_each("CommonPrefixes",
                       [&](const answer_tree& t) { out.places.push_back(page.key(t, "Prefix")); });
-        if (page.is_last()) return out;
+        found(std::move(out));
+        if (page.is_last()) return;
         auto token = page.content->get<std::string>("NextContinuationToken", "");
         if (token.empty() || token == next) throw no_listing(list, "a page that leads nowhere");
         next = std::move(token);
@@ -127,21 +143,30 @@ inline listed_place list_all(client& c, const std::string& prefix, const std::st
 }
 
 CAIRN_DECL listed_place list_objects(client& c, const std::string& prefix) {
-    return list_all(c, prefix, "/");
+    listed_place out;
+    list_all(c, prefix, "/", [&](listed_place page) {
+        std::move(page.objects.begin(), page.objects.end(), std::back_inserter(out.objects));
+        std::move(page.places.begin(), page.places.end(), std::back_inserter(out.places));
+    });
+    return out;
 }
 
-CAIRN_DECL listed_place list_below(client& c, const std::string& prefix,
-                                   const std::string& delimiter) {
-    if (delimiter.empty()) return list_all(c, prefix, {});
+CAIRN_DECL void list_below(client& c, const std::string& prefix, const std::string& delimiter,
+                           const listed_page& found) {
+    if (delimiter.empty()) return list_all(c, prefix, {}, found);
     // Some services know only `/`, and say so, or take the first character.
     try {
-        auto found = list_all(c, prefix, delimiter);
+        bool is_known = true;
         auto const is_one = [&](auto const& p) { return p.ends_with(delimiter); };
-        if (std::all_of(found.places.begin(), found.places.end(), is_one)) return found;
+        list_all(c, prefix, delimiter, [&](listed_place page) {
+            is_known = is_known && std::all_of(page.places.begin(), page.places.end(), is_one);
+            found(std::move(page));
+        });
+        if (is_known) return;
     } catch (const error& e) {
         if (e.code() != make_error_code(errc::unsupported)) throw;
     }
-    return list_all(c, prefix, {});
+    list_all(c, prefix, {}, found);
 }
 
 CAIRN_DECL std::vector<listed_upload> list_uploads(client& c, const std::string& prefix) {
@@ -154,14 +179,15 @@ CAIRN_DECL std::vector<listed_upload> list_uploads(client& c, const std::string&
         if (!key.empty()) list.query.emplace_back("key-marker", key);
         if (!id.empty()) list.query.emplace_back("upload-id-marker", id);
         listing_page const page(c, list, "ListMultipartUploadsResult");
-        page.for_each("Upload", [&](const answer_tree& t) {
+        auto const read = [&](const answer_tree& t) {
             listed_upload u;
             u.key = page.key(t, "Key");
             u.id = text_in(t, "UploadId");
             u.begun = parse_utc_time(text_in(t, "Initiated"));
             // Some servers ignore the prefix.
             if (u.key.starts_with(prefix) && !u.id.empty()) out.push_back(std::move(u));
-        });
+        };
+        read_page(list, [&] { page.for_each("Upload", read); });
         if (page.is_last()) return out;
         auto next_key = page.key(*page.content, "NextKeyMarker");
         auto next_id = text_in(*page.content, "NextUploadIdMarker");

@@ -4,6 +4,7 @@
 
 #include <cairn/object_store/detail/s3/settings.hpp>
 
+#include <cairn/detail/absolute_path.hpp>
 #include <cairn/detail/utf8.hpp>
 #include <cairn/error.hpp>
 #include <cairn/object_store/detail/names.hpp>
@@ -93,13 +94,25 @@ CAIRN_DECL store_settings store_settings::of(s3_options o) {
         if (!of_files) of_files = read_profile(env);
         return *of_files;
     };
-    if (o.endpoint.empty()) o.endpoint = env.s3_endpoint_url;
-    if (o.endpoint.empty()) o.endpoint = from_profile().s3_endpoint_url;
+    const char* from = "s3_options::endpoint";
+    if (o.endpoint.empty()) {
+        o.endpoint = env.s3_endpoint_url;
+        from = "AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL";
+    }
+    if (o.endpoint.empty()) {
+        o.endpoint = from_profile().s3_endpoint_url;
+        from = "endpoint_url of the profile";
+    }
     if (o.region.empty()) o.region = env.region;
     if (o.region.empty()) o.region = from_profile().get("region");
     if (o.region.empty()) o.region = "us-east-1";
-    if (o.ca_file.empty()) o.ca_file = env.ca_bundle;
-    if (!o.endpoint.empty()) s.endpoint = parse_endpoint(o.endpoint, "s3_options::endpoint");
+    o.ca_file = o.ca_file.empty() ? env.ca_bundle : absolute_path(o.ca_file).string();
+    if (!o.endpoint.empty()) s.endpoint = parse_endpoint(o.endpoint, from);
+    if (!is_region(o.region))
+        throw wrong(
+            "a region, e.g. eu-west-1, in s3_options::region, AWS_REGION, "
+            "AWS_DEFAULT_REGION or the profile",
+            "'" + shortened(o.region, 40) + "'");
     check_bucket(o.bucket);
     check_headers(o.headers);
     check_headers(o.creation_headers);

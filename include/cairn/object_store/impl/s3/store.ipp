@@ -51,7 +51,7 @@ struct s3_store::impl {
         if (id.empty() || id == ".") return {};
         return id + "/";
     }
-    /// @return Nothing, with a warning, if this key may not list them.
+    /// @return Nothing, with a warning, if this key may not list them, or the server cannot.
     static std::optional<std::vector<detail::s3::listed_upload>> listed(const s3_store& at,
                                                                         const std::string& prefix) {
         auto& here = at.s_->here();
@@ -61,7 +61,9 @@ struct s3_store::impl {
             try {
                 return detail::s3::list_uploads(here.requests, prefix);
             } catch (const error& e) {
-                if (e.code() != make_error_code(errc::permission_denied)) throw;
+                if (e.code() != make_error_code(errc::permission_denied) &&
+                    e.code() != make_error_code(errc::unsupported))
+                    throw;
                 if (again) continue;
                 here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
                           e.what());
@@ -69,7 +71,7 @@ struct s3_store::impl {
             }
         }
     }
-    /// The uploads below a place; none, with a warning, if this key may not list them.
+    /// The uploads below a place; none, with a warning, if they cannot be listed.
     static std::vector<detail::s3::listed_upload> uploads(const s3_store& at) {
         auto& here = at.s_->here();
         auto const before = [&] {
@@ -155,9 +157,13 @@ CAIRN_DECL s3_store s3_store::at(const std::string& id) const {
                                   s_->options().options.bucket + "/…'",
                       .found = std::move(found)});
     };
-    if (id.starts_with("s3://")) {
+    if (constexpr std::string_view scheme = "s3://";
+        detail::s3::lower_case(id.substr(0, scheme.size())) == scheme) {
         auto place = detail::s3::parse_s3_uri(id);
-        if (place.bucket != s_->options().options.bucket) throw outside("'" + id + "'");
+        // At AWS `a//b` is another key than `a/b`.
+        bool const has_empty_part = place.prefix.find("//") != place.prefix.npos;
+        if (place.bucket != s_->options().options.bucket || has_empty_part)
+            throw outside("'" + id + "'");
         auto const plain = place.prefix.empty() ? "" : detail::plain_place_id(place.prefix);
         if (!plain.empty() && !detail::is_object_name(plain)) throw outside("'" + id + "'");
         return {s_, impl::as_prefix(plain)};
@@ -174,10 +180,11 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     writer w(std::make_unique<writer::state>(s_, key, describe(name)));
     if (impl::head(*this, key)) throw error(errc::already_exists, {.file = describe(name)});
     auto& here = w.s_->here;
+    bool may_be_begun = false;
     try {
-        w.s_->object.emplace(here.requests, here.pool, key, size);
+        w.s_->object.emplace(here.requests, here.pool, key, size, may_be_begun);
     } catch (...) {
-        here.may_have_others(key);
+        if (may_be_begun) here.may_have_others(key);
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
@@ -257,13 +264,15 @@ CAIRN_DECL std::vector<place_info> s3_store::places_with(std::string_view name) 
         if (!p.tag) p.tag.emplace();
         return &p;
     };
-    auto const there = detail::s3::list_below(s_->here().requests, prefix_, "/_");
-    for (auto const& o : there.objects)
-        if (auto* const p = add(o.key);
-            p != nullptr &&
-            std::string_view(o.key).substr(prefix_.size() + p->id.size() + 1) == name)
-            p->tag->text = o.tag;
-    for (auto const& key : there.places) (void)add(key);
+    detail::s3::list_below(
+        s_->here().requests, prefix_, "/_", [&](const detail::s3::listed_place& page) {
+            for (auto const& o : page.objects)
+                if (auto* const p = add(o.key);
+                    p != nullptr &&
+                    std::string_view(o.key).substr(prefix_.size() + p->id.size() + 1) == name)
+                    p->tag->text = o.tag;
+            for (auto const& key : page.places) (void)add(key);
+        });
     for (auto const& u : impl::uploads(*this)) (void)add(u.key);
     std::vector<place_info> out;
     for (auto& [id, p] : all) out.push_back(std::move(p));
@@ -276,8 +285,10 @@ CAIRN_DECL std::vector<object_info> s3_store::list_tree() {
         if (auto name = key.substr(prefix_.size()); detail::is_object_name(name))
             out.push_back({std::move(name), size, impl::nanoseconds(modified)});
     };
-    for (auto const& o : detail::s3::list_below(s_->here().requests, prefix_, "").objects)
-        add(o.key, o.size, o.modified);
+    detail::s3::list_below(s_->here().requests, prefix_, "",
+                           [&](const detail::s3::listed_place& page) {
+                               for (auto const& o : page.objects) add(o.key, o.size, o.modified);
+                           });
     for (auto const& begun : impl::uploads(*this)) add(begun.key, 0, begun.begun);
     return out;
 }

@@ -36,7 +36,8 @@ CAIRN_DECL bool has_id(std::string_view key) {
     return digits == length;
 }
 
-CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size)
+CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::uint64_t size,
+                          bool& may_be_begun)
     : client_(c), pool_(pool), user_(pool), key_(std::move(key)), what_(c.options().describe(key_)),
       size_(size), part_size_(c.options().part_size(size)),
       parts_(static_cast<std::size_t>(size == 0 ? 1 : (size - 1) / part_size_ + 1)) {
@@ -48,7 +49,12 @@ CAIRN_DECL upload::upload(client& c, upload_pool& pool, std::string key, std::ui
     begin.headers = {{"x-amz-checksum-algorithm", "CRC32"}, {mark_header, mark_}};
     begin.creates = true;
     auto const since = client_.now();
-    auto const a = client_.expect(begin);
+    may_be_begun = true;
+    auto const a = client_.send(begin);
+    if (!a.ok()) {
+        may_be_begun = a.in_doubt;
+        throw client_.failure(begin, a);
+    }
     id_ = trimmed(
         parse_xml(a.got.body).get<std::string>("InitiateMultipartUploadResult.UploadId", ""));
     if (id_.empty())
@@ -331,7 +337,7 @@ CAIRN_DECL void upload::complete() {
 
 /// Whether there is the object of this upload.
 CAIRN_DECL bool upload::is_there() {
-    auto const c = client_.about("HEAD", key_, "s3:PutObject");
+    auto const c = client_.about("HEAD", key_, "s3:GetObject");
     auto const a = client_.send(c);
     if (!a.ok() && !a.is(404)) throw client_.failure(c, a);  // it may be there
     return a.ok() && a.got.header(mark_header) == mark_;

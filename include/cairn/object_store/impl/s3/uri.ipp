@@ -37,7 +37,8 @@ public:
         if (u.to.scheme != "https" && u.to.scheme != "http") refuse("another scheme");
         rest_.remove_prefix(scheme + 3);
         authority(take_until(rest_, "/?#"), u.to);
-        if (auto const path = take_until(rest_, "?#"); !path.empty()) u.path = decoded(path);
+        u.written_path = take_until(rest_, "?#");
+        if (!u.written_path.empty()) u.path = decoded(u.written_path);
         if (rest_.starts_with('?')) {
             rest_.remove_prefix(1);
             for (auto all = take_until(rest_, "#"); !all.empty();) {
@@ -117,7 +118,8 @@ CAIRN_DECL url parse_endpoint(std::string_view text, std::string_view from) {
         throw error(errc::invalid_argument,
                     {.expected = "a URL like https://host:port in " + std::string(from),
                      .found = "one with a query (?)"});
-    while (u.path.ends_with('/')) u.path.pop_back();
+    for (auto* const path : {&u.path, &u.written_path})
+        while (path->ends_with('/')) path->pop_back();
     return u;
 }
 
@@ -161,7 +163,7 @@ CAIRN_DECL bucket_and_prefix parse_s3_uri(std::string_view text) {
     bucket_and_prefix out;
     out.bucket = take_until(rest, "/");
     check_bucket(out.bucket);
-    while (rest.starts_with('/')) rest.remove_prefix(1);
+    if (rest.starts_with('/')) rest.remove_prefix(1);
     while (rest.ends_with('/')) rest.remove_suffix(1);
     out.prefix = rest;
     return out;

@@ -14,7 +14,6 @@
 #include <cairn/object_store/detail/s3/utc_time.hpp>
 #include <cairn/object_store/detail/s3/xml.hpp>
 
-#include <algorithm>
 #include <span>
 #include <string_view>
 
@@ -23,8 +22,7 @@ namespace cairn::detail::s3 {
 inline std::string sts_endpoint(const web_identity& w) {
     if (!w.endpoint_url.empty()) return w.endpoint_url;
     if (w.region.empty() || w.region == "aws-global") return "https://sts.amazonaws.com";
-    auto const is_valid = [](char c) { return is_letter_or_digit(c) || c == '-'; };
-    if (!std::all_of(w.region.begin(), w.region.end(), is_valid))
+    if (!is_region(w.region))
         throw error(errc::invalid_argument, {.expected = "a region of AWS, e.g. eu-west-1",
                                              .found = "'" + shortened(w.region, 40) + "'"});
     return "https://sts." + w.region + ".amazonaws.com" +
