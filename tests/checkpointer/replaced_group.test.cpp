@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpointer goes on with another group when its own has broken.
-#include "checkpointed_ranks.hpp"
+#include "tiered_run.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -171,6 +171,26 @@ BOOST_AUTO_TEST_CASE(the_callers_group_may_end_first) {
         BOOST_TEST(ckpt.wait().has_value());
     });
     BOOST_TEST((r.exists("step_1") && r.exists("step_2")));
+}
+
+BOOST_AUTO_TEST_CASE(uploads_go_on_with_another_group) {
+    tiered_run r(2);
+    cairn::thread_group second(2);
+    r.far_controls[1]->fail(support::thrown::cairn_error);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer(r.options(me));
+        save_step(me, ckpt, 1);
+        auto const told = ckpt.replace_group(second.rank(me.number));
+        BOOST_TEST(!told.failures.empty());
+        BOOST_TEST(told.failures.at(0).text.find("the upload of step 1") != std::string::npos);
+        me.meet();
+        r.far_controls[1]->fail({});
+        me.meet();
+        save_step(me, ckpt, 2);
+        (void)ckpt.wait();
+        BOOST_TEST(uploaded_of(ckpt) == "step_2");
+    });
+    BOOST_TEST(r.durable_value("step_2") == 2.0f);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

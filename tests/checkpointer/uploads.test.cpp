@@ -467,26 +467,6 @@ BOOST_AUTO_TEST_CASE(options_that_cannot_be_are_refused_on_all_ranks) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(uploads_go_on_with_another_group) {
-    tiered_run r(2);
-    cairn::thread_group second(2);
-    r.far_controls[1]->fail(support::thrown::cairn_error);
-    r.on_ranks([&](rank& me) {
-        auto ckpt = me.checkpointer(r.options(me));
-        save_step(me, ckpt, 1);
-        auto const told = ckpt.replace_group(second.rank(me.number));
-        BOOST_TEST(!told.failures.empty());
-        BOOST_TEST(has(told.failures.at(0).text, "the upload of step 1"));
-        me.meet();
-        r.far_controls[1]->fail({});
-        me.meet();
-        save_step(me, ckpt, 2);
-        (void)ckpt.wait();
-        BOOST_TEST(uploaded_of(ckpt) == "step_2");
-    });
-    BOOST_TEST(r.durable_value("step_2") == 2.0f);
-}
-
 BOOST_AUTO_TEST_CASE(a_group_without_a_timeout_is_replaced_when_uploads_have_ended) {
     tiered_run r(2);
     cairn::thread_group second(2);
