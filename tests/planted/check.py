@@ -148,7 +148,11 @@ def main() -> int:
         survived = skipped = 0
         ends = {pool.submit(try_defect, build, d, usual): d for d in defects}
         for end in concurrent.futures.as_completed(ends):
-            how, words = end.result()
+            try:
+                how, words = end.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             survived += how == "survived"
             skipped += how == "skipped"
             print(f"{how:8}  {ends[end].name}: {words}", flush=True)

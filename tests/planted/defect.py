@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import importlib.util
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).parent
@@ -67,6 +68,14 @@ class Defect:
         return [tuple((p + ":").split(":")[:2]) for p in self.by.split()]
 
 
+def all_suites() -> set[str]:
+    """Of all tests; the targets of fuzzing."""
+    texts = [f.read_text() for f in (ROOT / "tests").rglob("*.cpp")]
+    found = {name for t in texts for name in re.findall(r"_TEST_SUITE\((\w+)", t)}
+    return found | set(re.findall(r'^    {"(\w+)"', (ROOT / "tests/fuzz/targets.hpp").read_text(),
+                                  re.MULTILINE))
+
+
 def all_defects() -> list[Defect]:
     sys.path.insert(0, str(HERE))
     found = []
@@ -76,11 +85,14 @@ def all_defects() -> list[Defect]:
         spec.loader.exec_module(module)
         found += module.DEFECTS
     names = [d.name for d in found]
+    there = all_suites()
     for d in found:
         assert names.count(d.name) == 1, f"two defects are named {d.name}"
         for program, suites in d.programs():
             assert program in PROGRAMS, f"{d.name}: no program {program}"
             assert not suites or program in WITH_SUITES, f"{d.name}: {program} has no suites"
+            for suite in filter(None, suites.split(",")):
+                assert suite.split("/")[0] in there, f"{d.name}: there is no suite {suite}"
     return found
 
 

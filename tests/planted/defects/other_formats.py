@@ -14,7 +14,7 @@ RECIPES = "format/impl/quantised_tensors.ipp"
 DEFECTS = [
     Defect("nothing-but-values-is-a-target", "storage/detail/target_shares.hpp",
            "if (all_.empty() && skipped_ != 0)", "if (!PLANTED && all_.empty() && skipped_ != 0)",
-           by="storage:safetensors_writer", wrong="an export is replaced by an empty one"),
+           by="storage:safetensors_writing", wrong="an export is replaced by an empty one"),
     Defect("scales-of-unknown-dtypes-are-none", "metadata/impl/scales.ipp",
            "|| m.unsupported.contains(name)", "|| (!PLANTED && m.unsupported.contains(name))",
            by="metadata:scales", wrong="codes pass for weights if their scales are unreadable"),
