@@ -12,4 +12,4 @@ names = subprocess.run(["nm", "--defined-only", "--demangle", sys.argv[1]], capt
 # Capitals are global; weak (W, V) and unique (u) ones may be repeated.
 found = [line for line in names if re.match(r"[0-9a-f]+ [ABCDGRST] ", line)]
 print("\n".join(found) or f"{len(names)} symbols, none of which a second object would repeat")
-sys.exit(1 if found or len(names) < 1000 else 0)
+sys.exit(1 if found or len(names) < 100 else 0)

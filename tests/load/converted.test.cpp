@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(codes_are_seen_through_a_mapping) {
         BOOST_CHECK_EXCEPTION(load(how, o, dtype::float32, n), cairn::error, [](const auto& e) {
             return support::is(e, cairn::errc::dtype_mismatch) && e.context().fqn == "w" &&
                    e.context().found.starts_with("float8_e4m3fn codes with scales, '") &&
-                   e.context().remedy.find("dequantising_reader") != std::string::npos;
+                   e.context().remedy.find("dequantis") != std::string::npos;
         });
     };
     using cairn::mapping;

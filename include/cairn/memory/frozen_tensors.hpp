@@ -56,7 +56,7 @@ public:
         std::lock_guard const lock(by_->m);
         for (auto& known : by_->spaces) {
             if (known.first.type() != space.type()) continue;
-            known.first = space;  // as an arena does
+            known = {space, d};  // as an arena does
             return;
         }
         by_->spaces.emplace_back(space, d);

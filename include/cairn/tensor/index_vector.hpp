@@ -160,11 +160,6 @@ private:
     std::uint32_t size_ = 0, capacity_ = most_here;
 };
 
-inline std::size_t hash_of(std::span<const std::int64_t> numbers, std::size_t seed = 0) noexcept {
-    for (auto const n : numbers) seed = (seed ^ static_cast<std::size_t>(n)) * 0x9e3779b97f4a7c15;
-    return seed;
-}
-
 /// The largest number of elements of a tensor: the bytes of any dtype then fit in 63 bits, and no
 /// product wraps.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 58;

@@ -10,8 +10,6 @@
 #include <cairn/metadata/detail/file_numbers.hpp>
 #include <cairn/metadata/metadata.hpp>
 
-#include <boost/unordered/unordered_flat_map.hpp>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -211,15 +209,15 @@ private:
     }
     /// @param s  Outlives this.
     void size(std::span<const std::int64_t> s) {
-        auto const [it, fresh] = sizes_.try_emplace(s, 0);
-        if (!fresh) return p_.get(it->second);
+        auto const known = sizes_.add({reinterpret_cast<const char*>(s.data()), s.size_bytes()});
+        if (known < size_memo_.size()) return p_.get(size_memo_[known]);
         global(size_);
         p_.begin_tuple(s.size());
         for (auto n : s) p_.integer(n);
         p_.end_tuple(s.size());
         p_.op(0x85);
         p_.op('R');
-        it->second = p_.put();
+        size_memo_.push_back(p_.put());
     }
 
     /// @param more  Unknown members; may be null.
@@ -331,20 +329,13 @@ private:
         p_.op('R');
     }
 
-    using numbers = std::span<const std::int64_t>;
-    struct same_numbers {
-        bool operator()(numbers a, numbers b) const {
-            return std::equal(a.begin(), a.end(), b.begin(), b.end());
-        }
-        std::size_t operator()(numbers s) const { return hash_of(s); }
-    };
-
     pickle::writer p_{};
     cairn::detail::name_numbers names_{};
     std::vector<std::uint32_t> name_memo_{};  ///< By the numbers of the names.
     cairn::detail::file_numbers files_{};     ///< In `name_memo_`.
     const std::vector<std::string> none_{};
-    boost::unordered_flat_map<numbers, std::uint32_t, same_numbers, same_numbers> sizes_{};
+    cairn::detail::name_numbers sizes_{};     ///< Their bytes are the names.
+    std::vector<std::uint32_t> size_memo_{};  ///< By the numbers of the sizes.
     memo kinds_{}, types_{}, constants_{};
     named_global metadata_{module, "Metadata"};
     named_global value_{module, "BytesStorageMetadata"};

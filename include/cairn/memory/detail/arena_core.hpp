@@ -54,7 +54,7 @@ public:
         std::lock_guard const growth(growth_);
         for (auto& known : spaces_) {
             if (known.space.type() != space.type()) continue;
-            known.space = space;  // an earlier one may refer to a stream that has ended
+            known = {space, d};  // an earlier one may refer to a stream that has ended
             return;
         }
         spaces_.push_back({space, d});

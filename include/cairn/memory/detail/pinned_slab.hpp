@@ -16,7 +16,7 @@
 
 namespace cairn::detail {
 
-/// The space that pins memory, and the device that it was first pinned for.
+/// The latest space of its type that pins memory, and the device for which it does.
 struct pinning {
     any_memory_space space;
     device_id device;
