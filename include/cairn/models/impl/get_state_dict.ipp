@@ -106,6 +106,8 @@ node copied(const node& n, const std::string& name, const F& f) {
         auto const& from = *std::get<std::shared_ptr<value_node>>(n.raw());
         own = from.per_rank ? node(per_rank(n.as_value())) : node(n.as_value());
         if (from.optional) own.set_optional();
+        // What is one entry of the state is one of the copy, whatever it consists of.
+        if (from.tree == nullptr) std::get<std::shared_ptr<value_node>>(own.raw())->tree = nullptr;
     }
     auto const others = n.other_keys();
     own.set_other_keys({others.begin(), others.end()});
