@@ -207,17 +207,21 @@ private:
         p_.op(')');
         p_.op(0x81);
     }
+    /// Writes a `torch.Size`, and returns its number in the memo.
     /// @param s  Outlives this.
-    void size(std::span<const std::int64_t> s) {
+    std::uint32_t size(std::span<const std::int64_t> s) {
         auto const known = sizes_.add({reinterpret_cast<const char*>(s.data()), s.size_bytes()});
-        if (known < size_memo_.size()) return p_.get(size_memo_[known]);
+        if (known < size_memo_.size()) {
+            p_.get(size_memo_[known]);
+            return size_memo_[known];
+        }
         global(size_);
         p_.begin_tuple(s.size());
         for (auto n : s) p_.integer(n);
         p_.end_tuple(s.size());
         p_.op(0x85);
         p_.op('R');
-        size_memo_.push_back(p_.put());
+        return size_memo_.emplace_back(p_.put());
     }
 
     /// @param more  Unknown members; may be null.
@@ -246,10 +250,14 @@ private:
         p_.op(']');
         if (!t.chunks.empty()) {
             p_.mark();
+            std::uint32_t lengths = 0;
             for (std::size_t i = 0; i < t.chunks.size(); ++i) {
                 global(chunk_);
-                size(t.chunks.offsets(i));
-                size(t.chunks.lengths(i));
+                offset_memo_.push_back(size(t.chunks.offsets(i)));
+                if (i > 0 && std::ranges::equal(t.chunks.lengths(i), t.chunks.lengths(i - 1)))
+                    p_.get(lengths);
+                else
+                    lengths = size(t.chunks.lengths(i));
                 p_.op(0x86);
                 p_.op('R');
             }
@@ -290,7 +298,7 @@ private:
     void place(const std::string& fqn, const chunk_list& chunks, std::size_t i) {
         global(index_);
         name(fqn);
-        size(chunks.offsets(i));
+        p_.get(offset_memo_[placed_++]);
         p_.op(0x86);
         p_.op('R');
         global(place_);
@@ -336,6 +344,9 @@ private:
     const std::vector<std::string> none_{};
     cairn::detail::name_numbers sizes_{};     ///< Their bytes are the names.
     std::vector<std::uint32_t> size_memo_{};  ///< By the numbers of the sizes.
+    /// Of each chunk, in the order in which chunks and then their places are written.
+    std::vector<std::uint32_t> offset_memo_{};
+    std::size_t placed_ = 0;  ///< Chunks whose places are written.
     memo kinds_{}, types_{}, constants_{};
     named_global metadata_{module, "Metadata"};
     named_global value_{module, "BytesStorageMetadata"};
