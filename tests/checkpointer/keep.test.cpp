@@ -6,6 +6,7 @@
 #include <cairn/catalog/detail/committed.hpp>
 #include <cairn/comm/solo.hpp>
 #include <cairn/format/native/index.hpp>
+#include <cairn/storage/detail/save_intent.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -98,6 +99,46 @@ BOOST_AUTO_TEST_CASE(a_save_that_later_ones_overtake_is_older_than_they_are) {
     BOOST_TEST(r.exists("step_10"));  // one that was committed just now is kept, but …
     BOOST_TEST(r.exists("step_30"));
     BOOST_TEST(ids(r).ends_with("step_40"), ids(r));
+}
+
+/// A disk that has room for one checkpoint more than are kept, and a process that was killed.
+BOOST_AUTO_TEST_CASE(what_is_not_kept_is_removed_before_the_first_save_of_a_run_writes) {
+    run r(2);
+    r.on_ranks([&](rank& me) {
+        auto ckpt = me.checkpointer({});
+        for (int const s : {100, 200, 300}) save(me, ckpt, s);
+    });
+    {
+        auto place = r.base.at("step_400");
+        cairn::detail::save_intent i;
+        i.save_id = std::string(32, 'a');
+        i.began = cairn::detail::save_intent::now();
+        i.owner = cairn::detail::record_owner::this_one();
+        i.names = {"__0_0." + i.save_id + ".distcp"};
+        place.publish(".saving." + i.save_id, i.encode(), std::nullopt);
+        place.publish(i.names[0], cairn::byte_vector(5), std::nullopt);
+    }
+    r.on_ranks([&](rank& me) {
+        auto ckpt =
+            me.checkpointer({.keep = cairn::last(2) | cairn::protect({"step_412", "step_500"})});
+        r.controls[1]->fail(support::thrown::cairn_error);  // as a full disk does
+        me.train(412);
+        BOOST_CHECK_THROW(((void)ckpt.save_now(412, me), (void)ckpt.wait()), cairn::error);
+        me.meet();
+        BOOST_TEST(ids(r) == "step_200 step_300");
+        BOOST_TEST(!r.exists("step_400"));
+        me.meet();
+        r.controls[1]->fail({});
+        me.meet();
+        (void)ckpt.save_now(412, me);
+        auto const report = ckpt.wait();
+        BOOST_REQUIRE(report.has_value());
+        if (me.number != 0) return;
+        // What is said of rules is said after the commit.
+        BOOST_REQUIRE(report->warnings.size() == 1u);
+        BOOST_TEST(has(report->warnings[0], "protect(\"step_500\")"), report->warnings[0]);
+    });
+    BOOST_TEST(ids(r) == "step_300 step_412");
 }
 
 /// The save that finds it out may have no report.

@@ -474,4 +474,22 @@ BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_that_fails_is_told) {
     BOOST_TEST(has(told[0], "whether all ranks see"), told[0]);
 }
 
+/// The coordinator's disk is full, or not mounted yet, when the job begins.
+BOOST_AUTO_TEST_CASE(a_trial_of_the_disk_that_fails_lets_no_disk_fill) {
+    hosts h;
+    h.r.on_ranks([&](rank& me) {
+        support::meddling_store disk(h.disk_of(me), {.before_publish = [](const std::string& path) {
+                                         if (path.find(".cairn-trial.") != path.npos)
+                                             throw cairn::error(cairn::errc::io, {.file = path});
+                                     }});
+        auto o = h.r.options(me, 100);
+        o.keep = cairn::last(2);
+        cairn::checkpointer ckpt(me.member, disk, o);
+        for (int step = 1; step <= 6; ++step) save_step(me, ckpt, step);
+        (void)ckpt.wait();
+    });
+    for (auto& disk : h.disks)
+        BOOST_TEST(disk.places() == (list{"step_5", "step_6"}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

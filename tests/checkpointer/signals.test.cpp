@@ -68,6 +68,7 @@ BOOST_AUTO_TEST_CASE(the_last_watch_of_a_signal_restores_its_handler) {
         BOOST_TEST(b.look() == bit(SIGUSR1));
         signal_watch c({SIGUSR1});
         BOOST_TEST(c.look() == 0u);  // what came before it is not its own
+        b.acknowledge(bit(SIGUSR1));
     }
     BOOST_TEST((handler_of(SIGUSR1) == other_handler));
     {
@@ -76,6 +77,30 @@ BOOST_AUTO_TEST_CASE(the_last_watch_of_a_signal_restores_its_handler) {
     }
     BOOST_TEST((handler_of(SIGUSR1) == yet_another));
     ::signal(SIGUSR1, at_first);
+}
+
+BOOST_AUTO_TEST_CASE(what_no_watch_has_acknowledged_is_seen_by_the_next_one) {
+    {
+        signal_watch behind({SIGUSR1});
+        signal_watch w({SIGUSR1});
+        ::raise(SIGUSR1);
+        (void)behind.look();
+        ::raise(SIGUSR1);
+        (void)w.look();
+        w.acknowledge(bit(SIGUSR1));
+        behind.acknowledge(bit(SIGUSR1));
+        BOOST_TEST(w.look() == 0u);
+    }
+    {
+        signal_watch w({SIGUSR1});
+        BOOST_TEST(w.look() == 0u);
+        ::raise(SIGUSR1);
+        BOOST_TEST(w.look() == bit(SIGUSR1));
+    }
+    signal_watch next({SIGUSR1, SIGUSR2});
+    BOOST_TEST(next.look() == bit(SIGUSR1));
+    next.acknowledge(bit(SIGUSR1));
+    BOOST_TEST(next.look() == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_watched_is_refused_and_changes_nothing) {

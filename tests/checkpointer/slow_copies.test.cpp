@@ -4,6 +4,7 @@
 
 #include <cairn/error.hpp>
 
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
@@ -54,6 +55,21 @@ public:
 private:
     std::chrono::milliseconds each_;
 };
+/// One in which each file takes a while to be opened.
+class slow_to_open : public support::forwarding_store<cairn::memory_store> {
+public:
+    slow_to_open(cairn::memory_store s, std::chrono::milliseconds each)
+        : forwarding_store(std::move(s)), each_(each) {}
+    slow_to_open at(const std::string& id) const { return {store_.at(id), each_}; }
+    auto create(std::string_view n, std::uint64_t size) { return store_.create(n, size); }
+    auto open(std::string_view n) {
+        std::this_thread::sleep_for(each_);
+        return store_.open(n);
+    }
+
+private:
+    std::chrono::milliseconds each_;
+};
 
 /// A rank's state, and tensors that each are a write of their own.
 struct many_tensors {
@@ -83,16 +99,20 @@ void save_twenty(run& r) {
 
 }  // namespace
 
-/// Rank 1 has nothing to do meanwhile, for more than `exchange_timeout`.
-BOOST_AUTO_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout) {
+/// Rank 1 has nothing to do meanwhile, for more than `exchange_timeout`. A run that goes on has
+/// loaded before.
+BOOST_DATA_TEST_CASE(a_rank_without_room_may_take_longer_than_a_timeout,
+                     boost::unit_test::data::make({false, true}), resumed) {
     constexpr std::size_t count = 40;  // 2.4 s or more
     run r(2);
+    if (resumed) save_twenty(r);
     r.on_ranks([&](rank& me) {
         bool const slow = me.number == 0;
         cairn::checkpointer_options o{.every = cairn::steps(1)};
         o.save.exchange_timeout = 1200ms;
         if (slow) o.arena = {.budget = 4096, .slab_bytes = 4096};
         cairn::checkpointer ckpt(me.member, slow_store(r.base, slow ? 60ms : 0ms), o);
+        if (resumed) BOOST_TEST(ckpt.load_latest(me).has_value());
         many_tensors s{me};
         if (slow) s.own.assign(count, std::vector<float>(many_tensors::elements, 1));
         me.train(1);
@@ -178,6 +198,21 @@ BOOST_AUTO_TEST_CASE(ranks_wait_for_one_that_removes_much) {
     });
     BOOST_TEST(!r.exists("step_20"));
     BOOST_TEST(r.value_of("step_30") == 30.0f);
+}
+
+/// Rank 1 waits while rank 0 looks for the newest checkpoint, for more than `exchange_timeout`.
+BOOST_AUTO_TEST_CASE(ranks_wait_for_one_that_searches_long) {
+    run r(2);
+    save_twenty(r);
+    r.base.remove(".cairn-records");
+    r.on_ranks([&](rank& me) {
+        cairn::checkpointer_options o{.every = cairn::steps(1)};
+        o.save.exchange_timeout = 1200ms;
+        cairn::checkpointer ckpt(me.member, slow_to_open(r.base, me.number == 0 ? 120ms : 0ms), o);
+        auto const found = ckpt.load_latest(me);
+        BOOST_REQUIRE(found.has_value());
+        BOOST_TEST(found->id == "step_20");
+    });
 }
 
 /// Rank 1 begins to upload when its save has ended, while rank 0 removes what is not kept, for more

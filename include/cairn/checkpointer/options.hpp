@@ -125,7 +125,8 @@ struct checkpointer_options {
     /// checkpoint is kept in the first place, whatever the rules.
     std::optional<upload_options> upload{};
     /// Signals that ask for a save, e.g. `{SIGTERM, SIGUSR1}`. Their handlers are replaced while
-    /// the checkpointer exists. A signal on one rank is enough: all ranks then save.
+    /// the checkpointer exists. A signal on one rank is enough: all ranks then save. One that comes
+    /// too late for that is seen by the next checkpointer of the process.
     std::vector<int> save_on_signal{};
     /// Options of the memory for copies. If a state needs more than `budget`, the remainder is
     /// written from the tensors: `maybe_save` then returns when that is written.

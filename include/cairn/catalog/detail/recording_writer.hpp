@@ -86,6 +86,10 @@ public:
     CAIRN_DECL std::vector<std::string> retain(const any_store& root, const std::string& own,
                                                cairn::activity* activity);
 
+    /// Before a save writes: removes what is not kept, and what is left, of earlier runs, until a
+    /// save of this run has committed. Where space is short, none would.
+    CAIRN_DECL void make_room(const any_store& root, cairn::activity* activity);
+
     /// Lets other processes know the records that this one has read.
     CAIRN_DECL void list_records(const any_store& root) noexcept;
 
@@ -147,9 +151,11 @@ public:
         return inner_.prepare_local_save_plan(std::move(plan));
     }
     std::vector<save_plan> prepare_global_save_plan(std::vector<save_plan> plans) {
+        catalog_->make_room(root_, activity_.get());
         return inner_.prepare_global_save_plan(std::move(plans));
     }
     std::vector<std::string> name_files(std::span<const stored_amount> stored) {
+        catalog_->make_room(root_, activity_.get());
         return inner_.name_files(stored);
     }
     void write_data(const save_plan& plan, std::span<const item_data> data,

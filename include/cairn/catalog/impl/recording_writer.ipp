@@ -160,6 +160,23 @@ CAIRN_DECL std::vector<std::string> run_catalog::retain(const any_store& root,
     return detail::retain(root, keep_, run_, own, activity);
 }
 
+CAIRN_DECL void run_catalog::make_room(const any_store& root, cairn::activity* activity) {
+    if (!root.browsable()) return;
+    std::lock_guard const lock(m_);
+    if (run_.collected) return;
+    take_reads();
+    auto told = run_.told;
+    auto left = run_.left, uncertain = run_.uncertain;
+    try {
+        (void)detail::retain(root, keep_, run_, {}, activity);
+    } catch (...) {  // as what it returns: it is tried again, and told, after the commit
+    }
+    run_.told.swap(told);
+    run_.left.merge(left);
+    run_.uncertain.merge(uncertain);
+    run_.collected = false;
+}
+
 /// Takes the place of this save in the order of commits, before it can commit: a coordinator that
 /// stops for hours in between, and commits then, must not count as newer than what the others have
 /// saved without it.

@@ -8,6 +8,7 @@
 #include <cairn/checkpointer/detail/recovery.hpp>
 #include <cairn/checkpointer/detail/rendezvous.hpp>
 #include <cairn/checkpointer/detail/schedule.hpp>
+#include <cairn/checkpointer/detail/shown_phase.hpp>
 #include <cairn/checkpointer/detail/signal_watch.hpp>
 #include <cairn/checkpointer/detail/uploads.hpp>
 #include <cairn/checkpointer/options.hpp>
@@ -184,6 +185,9 @@ private:
     /// Finds out which ranks see the coordinator's files in the first place; collective.
     void compare_disks(group& g);
     bool is_apart(const group& g) const;
+    /// Also where it is not known: nothing is lost if this rank notes what it has written, and
+    /// removes what has been removed.
+    bool may_be_apart(const group& g) const { return is_apart(g) || (options_.upload && !g.apart); }
     /// Waits for uploads, and shows the other ranks that this one does.
     void await_uploads(const std::function<void(uploads&, const uploads::pulse&)>& wait);
     /// Reports uploads that have failed. Waits for them, or cancels them.
@@ -252,11 +256,7 @@ private:
     /// Shows the other ranks, which may wait for this one meanwhile, what it waits for.
     template <class F>
     void while_shown(const char* phase, F&& f) {
-        struct shown {
-            activity& of;
-            ~shown() { of.enter("training"); }
-        } const end{*activity_};
-        activity_->enter(phase);
+        shown_phase const shown(*activity_, phase);
         f();
     }
     template <class F>

@@ -40,7 +40,8 @@ CAIRN_DECL bool is_copy(const std::optional<commit_record>& a,
 /// it sees them. All members are collective, and their results are the same on all ranks.
 class recovery {
 public:
-    /// @param options  The coordinator's are used.
+    /// @param options   The coordinator's are used.
+    /// @param activity  Shown to the other ranks. Not null.
     recovery(blocking_exchange& ranks, std::vector<any_store> tiers, latest_options options,
              std::shared_ptr<cairn::activity> activity)
         : ranks_(ranks), tiers_(std::move(tiers)), options_(std::move(options)),

@@ -17,6 +17,7 @@ CAIRN_DECL std::vector<int> numbers_of(signal_set s);
 
 /// Notices signals for as long as it exists. Several may watch one signal: each notices it, and the
 /// last one restores the handler that was there before the first, unless it was replaced meanwhile.
+/// What none of them has acknowledged is noticed by the next one of the process.
 ///
 /// The handler counts the signal and does nothing else, so that it is safe wherever it interrupts;
 /// system calls that it interrupts are restarted. A forked child does not inherit it.

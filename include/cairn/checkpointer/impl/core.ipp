@@ -246,6 +246,7 @@ CAIRN_DECL rendezvous_answer checkpointer_core::meet(checkpointer_call call, std
         // The earlier save may have broken the group: its failure says why.
         auto failures = failures_of(std::current_exception(), ranks().rank());
         failures.insert(failures.end(), failures_.begin(), failures_.end());
+        failure_ = nullptr;  // it is told
         throw error(std::move(failures), false);
     }
     if (!told.failures.empty()) throw error(told.failures, false);
@@ -397,7 +398,7 @@ CAIRN_DECL checkpoint_result checkpointer_core::meet_at_step(checkpointer_call c
             else if (options_.upload)
                 upload_.part = std::make_shared<written_part>();
             // A failed save may not have removed what it has written here.
-            if (part_ && is_apart(*group_)) add_local(*part_, true);
+            if (part_ && may_be_apart(*group_)) add_local(*part_, true);
             part_ = upload_.part;
             if (part_) part_->apart = group_->apart;
         });

@@ -127,6 +127,10 @@ CAIRN_DECL load_report checkpointer_core::load_from(std::size_t tier, flattened_
         std::tuple<> none;
         given.devices = devices_of<space_holder::operation>(state.leaves(), none, parts_.spaces);
     });
+    struct shown {
+        checkpointer_core& of;
+        ~shown() { of.show(of.activity_); }
+    } const again{*this};  // a load shows its own activity on this lane, and none when it ends
     auto report = run_load(state, id, options, std::move(given));
     note_read(tier, id, report.warnings);
     return report;

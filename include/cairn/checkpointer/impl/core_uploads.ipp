@@ -177,7 +177,7 @@ CAIRN_DECL void checkpointer_core::drop_upload() {
 CAIRN_DECL void checkpointer_core::note_local(const std::vector<std::string>& removed) noexcept {
     auto const part = std::exchange(part_, nullptr);
     try {
-        if (part && is_apart(*group_)) {
+        if (part && may_be_apart(*group_)) {
             auto const id = place_of(saving_step_);
             for (auto& [save, files] : local_)
                 files.unneeded = files.unneeded || files.place == id ||  // it was replaced
@@ -201,7 +201,7 @@ CAIRN_DECL void checkpointer_core::add_local(const written_part& part, bool fail
 CAIRN_DECL void checkpointer_core::remove_all_local() noexcept {
     auto const part = std::exchange(part_, nullptr);
     try {
-        if (part && is_apart(*group_)) add_local(*part, true);
+        if (part && may_be_apart(*group_)) add_local(*part, true);
         for (auto& [save, files] : local_)
             if (!files.unneeded) files.unneeded = files.unless_whole = true;
         try {

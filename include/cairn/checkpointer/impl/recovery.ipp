@@ -4,6 +4,7 @@
 
 #include <cairn/checkpointer/detail/recovery.hpp>
 
+#include <cairn/checkpointer/detail/shown_phase.hpp>
 #include <cairn/detail/damage.hpp>
 #include <cairn/detail/failures.hpp>
 #include <cairn/detail/fold_failures.hpp>
@@ -154,6 +155,7 @@ CAIRN_DECL std::vector<std::byte> recovery::verdict(const std::vector<outcome>& 
 }
 
 CAIRN_DECL auto recovery::next() -> std::optional<found> {
+    shown_phase const shown(*activity_, "search");
     try {
         return search();
     } catch (...) {
@@ -197,6 +199,7 @@ inline bool are_all_ranks(const std::vector<rank_failure>& failures, std::size_t
 }
 
 CAIRN_DECL bool recovery::loaded(const found& f, const std::exception_ptr& mine) {
+    shown_phase const shown(*activity_, "search");
     outcome o;
     if (mine) ranks_.alone([&] { o.failures = failures_of(mine, ranks_.rank()); });
     enum { success, damaged, other };

@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace cairn::detail {
@@ -38,6 +39,10 @@ inline void count_signal(int s) noexcept {
     signal_counts[static_cast<std::size_t>(s)].fetch_add(1, std::memory_order_relaxed);
 }
 
+inline unsigned arrivals_of(int s) noexcept {
+    return signal_counts[static_cast<std::size_t>(s)].load();
+}
+
 /// The watches of each signal in this process. A forked child watches none: a signal that ends the
 /// program ends it.
 class signal_handlers {
@@ -46,25 +51,41 @@ public:
         static per_process<signal_handlers> all;
         return all.get();
     }
+    /// @return How often the signal had arrived when it became the business of this watch: the
+    /// first one also sees what the watches before it have not acknowledged.
     /// @throws error with the system's reason
-    void add(int s) {
+    unsigned add(int s) {
         std::lock_guard const lock(m_);
         auto& h = handlers_[static_cast<std::size_t>(s)];
+        // Counted first: what arrives once the handler is installed is new.
+        auto known = arrivals_of(s);
         if (h.watchers == 0) {
+            if (h.acknowledged)
+                known = *h.acknowledged;
+            else
+                h.acknowledged = known;
             struct sigaction ours {};
             ours.sa_handler = count_signal;
             ours.sa_flags = SA_RESTART;
             ::sigemptyset(&ours.sa_mask);
             counting_process = ::getpid();
-            bool const known = ::sigaction(s, nullptr, &h.before) == 0;
-            h.may_be_ours = known;
-            if (!known || ::sigaction(s, &ours, nullptr) != 0)
+            bool const read = ::sigaction(s, nullptr, &h.before) == 0;
+            h.may_be_ours = read;
+            if (!read || ::sigaction(s, &ours, nullptr) != 0)
                 throw error(errc::invalid_argument,
                             {.expected = "checkpointer_options::save_on_signal: signals that can "
                                          "be handled",
                              .found = "signal " + std::to_string(s)});
         }
         ++h.watchers;
+        return known;
+    }
+    /// @param seen  How often it had arrived.
+    void acknowledge(int s, unsigned seen) noexcept {
+        std::lock_guard const lock(m_);
+        auto& last = handlers_[static_cast<std::size_t>(s)].acknowledged;
+        // Of several watches one may be behind: counts wrap around.
+        if (last && static_cast<int>(seen - *last) > 0) last = seen;
     }
     void remove(int s) noexcept {
         std::lock_guard const lock(m_);
@@ -83,7 +104,8 @@ public:
 private:
     struct handler {
         int watchers = 0;
-        std::atomic<bool> may_be_ours{false};  ///< Since `before` was known.
+        std::optional<unsigned> acknowledged{};  ///< The most of any watch, once there was one.
+        std::atomic<bool> may_be_ours{false};    ///< Since `before` was known.
         struct sigaction before {};
     };
     static void restore(int s, handler& h) noexcept {
@@ -115,9 +137,7 @@ CAIRN_DECL signal_watch::signal_watch(const std::vector<int>& signals) {
             if (std::any_of(watched_.begin(), watched_.end(),
                             [s](const watched& w) { return w.signal == s; }))
                 continue;
-            // Counted first: what arrives once the handler is installed is new.
-            auto const known = signal_counts[static_cast<std::size_t>(s)].load();
-            signal_handlers::of_process().add(s);
+            auto const known = signal_handlers::of_process().add(s);
             watched_.push_back({s, known, known});
         }
     } catch (...) {
@@ -133,14 +153,17 @@ CAIRN_DECL signal_watch::~signal_watch() {
 CAIRN_DECL signal_set signal_watch::look() noexcept {
     signal_set arrived = 0;
     for (auto& w : watched_) {
-        w.seen = signal_counts[static_cast<std::size_t>(w.signal)].load();
+        w.seen = arrivals_of(w.signal);
         if (w.seen != w.known) arrived |= signal_set{1} << (w.signal - 1);
     }
     return arrived;
 }
 CAIRN_DECL void signal_watch::acknowledge(signal_set these) noexcept {
-    for (auto& w : watched_)
-        if ((these >> (w.signal - 1) & 1) != 0) w.known = w.seen;
+    for (auto& w : watched_) {
+        if ((these >> (w.signal - 1) & 1) == 0) continue;
+        w.known = w.seen;
+        signal_handlers::of_process().acknowledge(w.signal, w.seen);
+    }
 }
 
 }  // namespace cairn::detail
