@@ -230,6 +230,14 @@ BOOST_AUTO_TEST_CASE(where_a_redirection_led_is_asked_as_long_as_it_answers) {
         BOOST_TEST(reads(7), f.name());
         BOOST_TEST(hub.count() == ++asked, f.name());
     }
+    // … also where it leads astray, or has another range than the one that is wanted.
+    for (auto const& f : {redirection("http://example.com/there"), redirection("/bucket/here"),
+                          s3_server::faults::other_range(), s3_server::faults::reset_in_body()}) {
+        files.fail(f, 0);
+        BOOST_TEST(reads(6), f.name());
+        BOOST_TEST(reads(7), f.name());
+        BOOST_TEST(hub.count() == ++asked, f.name());
+    }
     files.fail_each(answer(403, "AccessDenied"));
     refusal(cairn::errc::permission_denied, [&] { r.read(0, two); });
 }

@@ -47,6 +47,41 @@ BOOST_AUTO_TEST_CASE(a_part_of_an_object_is_no_answer) {
     BOOST_TEST(store.statistics().retries == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(a_part_of_a_listing_is_no_answer) {
+    bucket_server s;
+    auto store = s.store();
+    put(store, "o", pattern(100));
+    for (auto const of : {kind::list_objects, kind::list_uploads}) {
+        s.fail(faults::unsaid_end(of), of, 0);
+        BOOST_TEST(store.list().size() == 1u);
+    }
+    BOOST_TEST(s.faults_happened() == 2u);
+}
+
+/// One's own object, which is looked at because the answer to its PUT was lost.
+BOOST_AUTO_TEST_CASE(a_part_of_ones_own_object_is_not_anothers) {
+    bucket_server s;
+    auto store = s.store();
+    store.prepare_publish("o");
+    s.fail(faults::reset(s3_server::effect::done), kind::put_object, 0);
+    s.fail(faults::unsaid_end(), kind::get_object, 0);
+    store.publish("o", pattern(100), cairn::object_tag{});
+    BOOST_TEST(s.faults_happened() == 2u);
+    BOOST_TEST((s3_tests::get(store, "o") == pattern(100)));
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_the_name_of_an_upload_is_no_name) {
+    constexpr std::size_t size = (std::size_t{8} << 20) + 1;
+    bucket_server s;
+    auto store = s.store();
+    s.fail(faults::unsaid_end(kind::create_upload), kind::create_upload, 0);
+    auto h = store.create("model." + std::string(32, 'a') + ".bin", size);
+    BOOST_TEST(s.fault_happened());
+    h.write(0, pattern(size));
+    h.finish(true);
+    BOOST_TEST(s.uploads(s3_tests::bucket).empty());
+}
+
 BOOST_AUTO_TEST_CASE(statuses_of_proxies_are_tried_again) {
     for (int const status : {408, 520, 522, 524}) BOOST_TEST_CONTEXT(status) {
             bucket_server s;

@@ -270,6 +270,12 @@ BOOST_AUTO_TEST_CASE(a_place_is_named_by_a_path_or_a_url) {
                                  "s3://cairn-tests//a", "s3://cairn-tests/a//b"})
         BOOST_CHECK_EXCEPTION((void)s.at(id), cairn::error, is(errc::invalid_argument));
     BOOST_TEST(s.place_id(root + "a/") == "a");
+    BOOST_TEST(s.place_id("S3://" + s3_tests::bucket + "/" + p.prefix + "/a") == "a");
+    BOOST_TEST(s.place_id("b/../a/") == "a");
+    auto const elsewhere = "s3://" + s3_tests::bucket + "/base/step_5";
+    for (auto const& store : {cairn::any_store(s), cairn::any_store(cairn::memory_store())})
+        BOOST_TEST(store.place_id(elsewhere) == elsewhere);
+    BOOST_TEST(s.at(s.place_id(elsewhere)).describe("x") == elsewhere + "/x");
 }
 
 /// The child has none of the parent's threads, connections and uploads.

@@ -97,12 +97,12 @@ struct checkpointer_options {
     /// How often `maybe_save` saves. The coordinator's value is used.
     save_interval every = std::chrono::minutes(10);
     /// Which checkpoints are kept; the others are removed in the background once a save is durable,
-    /// before its report. A checkpoint that cannot be removed is a warning of one report.
-    /// Checkpoints that no checkpointer has saved stay, including copied and renamed ones; so do
-    /// those that a load of this process is reading, or of another process that has announced it
-    /// (`torch_reader_options::announce`). The first save also removes what saves and removals that
-    /// were killed have left in the places of steps. The coordinator's value is used. By default,
-    /// all are kept.
+    /// before its report, and before the first save of a run writes. One that cannot be removed is
+    /// a warning of one report. Checkpoints that no checkpointer has saved stay, including copied
+    /// and renamed ones; so do those that a load of this process is reading, or of another process
+    /// that has announced it (`torch_reader_options::announce`). The first save also removes what
+    /// saves and removals that were killed have left in the places of steps. The coordinator's
+    /// value is used. By default, all are kept.
     retention keep{};
     /// One save is written at a time. The coordinator's value is used.
     busy_policy when_busy = busy_policy::wait;

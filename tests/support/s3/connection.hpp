@@ -225,7 +225,8 @@ private:
         head += boost::beast::http::obsolete_reason(
             boost::beast::http::int_to_status(static_cast<unsigned>(a.status)));
         head += "\r\nServer: tests\r\n";
-        if (!a.is_page) head += "x-amz-request-id: 4442587FB7D0A2F9\r\n";
+        if (!a.is_page)
+            head += "x-amz-request-id: 4442587F" + std::to_string(shared_.log().size()) + "\r\n";
         for (auto const& [n, v] : a.headers) head += n + ": " + v + "\r\n";
         bool const unsaid = f && f->what == fault::way::unsaid_end;
         if (a.status != 204 && a.status != 304 && !unsaid)

@@ -151,8 +151,8 @@ inline fault reset_in_body() {
 inline fault short_body() {
     return {.what = fault::way::short_body, .has = effect::done, .only = answered_with_body};
 }
-inline fault unsaid_end() {
-    return {.what = fault::way::unsaid_end, .has = effect::done, .only = {kind::get_object}};
+inline fault unsaid_end(kind of = kind::get_object) {
+    return {.what = fault::way::unsaid_end, .has = effect::done, .only = {of}};
 }
 inline fault wrong_byte() {
     return {.what = fault::way::wrong_byte, .has = effect::done, .only = {kind::get_object}};

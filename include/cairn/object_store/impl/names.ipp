@@ -33,11 +33,18 @@ CAIRN_DECL std::string as_path(std::string named) {
     if (named.empty()) return ".";
     auto const end = named.find_first_not_of(of_schemes);
     if (end == named.npos || end == 0 || named.compare(end, 3, "://") != 0) return named;
+    // What is in front of the host, or a query, may be secret.
+    auto url = named.substr(0, named.find('?'));
+    auto const host = end + 3;
+    if (auto const at = url.substr(0, url.find('/', host)).rfind('@'); at != url.npos)
+        url.erase(host, at + 1 - host);
+    bool const is_file = named.starts_with("file://");
     throw error(errc::invalid_argument,
                 {.expected = "a directory",
-                 .found = "the URL '" + named.substr(0, named.find('?')) + "'",
-                 .remedy = "pass its store, too: cairn::s3_store or cairn::https_store, or what "
-                           "cairn::open_store returns for the URL"});
+                 .found = "the URL '" + url + "'",
+                 .remedy = is_file ? "pass the path alone, without file://"
+                                   : "pass its store, too: cairn::s3_store or cairn::https_store, "
+                                     "or what cairn::open_store returns for the URL"});
 }
 
 CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names) {
@@ -46,6 +53,7 @@ CAIRN_DECL void keep_one_of_each(std::vector<std::string>& names) {
 }
 
 CAIRN_DECL std::string plain_place_id(const std::string& id) {
+    if (id.find("://") != id.npos) return id;
     auto const plain = std::filesystem::path(id).lexically_normal();
     return (plain.has_filename() ? plain : plain.parent_path()).string();
 }

@@ -57,6 +57,7 @@ struct answer {
     bool stopped = false;   ///< By `stop`.
     bool hopeless = false;  ///< Another try would fail alike.
     std::size_t tries = 0;
+    bool changed_before = false;  ///< An earlier try has failed by @ref is_changed_on_the_way.
 
     bool ok() const noexcept { return got.status >= 200 && got.status < 300; }
     bool is(int status) const noexcept { return got.status == status; }
@@ -64,6 +65,8 @@ struct answer {
     bool is_missing() const noexcept { return is(404) && code != "NoSuchBucket"; }
 };
 
+/// Whether what arrived was not what was sent, e.g. because a byte changed.
+CAIRN_DECL bool is_changed_on_the_way(const answer& a);
 /// Whether another try may succeed.
 CAIRN_DECL bool is_transient(const answer& a);
 

@@ -3,7 +3,9 @@
 #define CAIRN_OBJECT_STORE_DETAIL_S3_REQUEST_HPP
 
 #include <cairn/object_store/concepts.hpp>
+#include <cairn/object_store/detail/s3/text.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -58,6 +60,24 @@ inline std::optional<std::string> other_range(const response& r, std::uint64_t a
     auto const wanted = "bytes " + std::to_string(at) + "-" + std::to_string(at + n - 1) + "/";
     if (said.starts_with(wanted)) return std::nullopt;
     return said.empty() ? "a part without a range" : "'" + std::string(said) + "'";
+}
+
+/// Returns how many bytes a part has that is whole, as far as the answer says so: that of a proxy
+/// may end with its connection.
+/// @param wanted  So many are received at most; 0: all.
+inline std::uint64_t size_of_part(const response& r, std::uint64_t wanted) {
+    auto const said = r.header("content-range");
+    if (auto const dash = said.find('-'); said.starts_with("bytes ") && dash != said.npos) {
+        auto const first = number_in(said.substr(6, dash - 6));
+        auto const last = number_in(said.substr(dash + 1, said.find('/') - dash - 1));
+        if (first && last && *first <= *last) {
+            auto const n = *last - *first + 1;
+            return wanted == 0 ? n : std::min(n, wanted);
+        }
+    }
+    bool const is_sized =
+        !r.header("content-length").empty() || !r.header("transfer-encoding").empty();
+    return is_sized ? 0 : wanted;
 }
 
 }  // namespace cairn::detail::s3

@@ -29,9 +29,10 @@ struct local {
           pool(s.options.requests_in_flight, s.options.part_size * s.options.requests_in_flight) {}
     local(local&&) = delete;
 
-    void warn(std::string what) {
+    /// Once for each cause: answers have numbers that differ.
+    void warn(const std::string& cause, std::string what) {
         std::lock_guard const lock(m);
-        if (told.insert(what).second) fresh.push_back(std::move(what));
+        if (told.insert(cause).second) fresh.push_back(std::move(what));
     }
     /// With `m` locked: an upload has ended.
     void forget(const std::string& key, const std::string& id) {

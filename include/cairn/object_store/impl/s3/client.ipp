@@ -35,7 +35,7 @@ struct client::trying {
     std::optional<origin> elsewhere{};  ///< Where the server wants this one.
     std::shared_ptr<const s3_credentials> keys{};
     // Each is put right once.
-    bool renewed = false, clock_set = false;
+    bool renewed = false, clock_set = false, changed = false;
     int redirects = 0;
 };
 
@@ -146,9 +146,9 @@ inline bool is_stopped(const call& c) {
 inline bool is_of_s3(const call& c, const answer& a) {
     if (!c.key.empty() && c.method != "POST" && c.method != "DELETE")
         return !a.got.header("etag").empty();
-    // A listing, or the beginning of an upload.
+    // A listing, or the beginning of an upload: its last word shows that it was not cut.
     if (c.method == "GET" || (c.method == "POST" && !c.may_fail_late))
-        return a.got.body.find("Result") != a.got.body.npos;
+        return trimmed(a.got.body).ends_with("Result>");
     return c.method != "DELETE" || a.got.body.empty();
 }
 
@@ -169,7 +169,7 @@ inline int status_of(std::string_view code) {
 inline void note_page(const call& c, answer& a, int status = 502) {
     if (a.code.empty())
         a.message = std::to_string(a.got.status) +
-                    " with a text that is not S3's: of a proxy or another service, perhaps";
+                    " with a text that is not S3's: cut, or of a proxy or another service, perhaps";
     a.is_page = a.code.empty();
     a.got.status = status;
     a.in_doubt = c.method != "GET";
@@ -239,6 +239,8 @@ CAIRN_DECL answer client::try_once(const call& c, trying& t) {
     if (a.ok() || !a.code.empty()) has_answered_ = true;
     t.in_doubt = a.in_doubt = a.in_doubt || t.in_doubt;
     a.tries = ++t.tries;
+    a.changed_before = t.changed;
+    t.changed = t.changed || is_changed_on_the_way(a);
     return a;
 }
 
@@ -294,6 +296,12 @@ CAIRN_DECL bool client::put_right(trying& t, const answer& a) {
     return (moved || (a.is(400) && !a.region.empty())) && follow(a, t);
 }
 
+CAIRN_DECL bool is_changed_on_the_way(const answer& a) {
+    for (auto const* const code : {"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
+                                   "XAmzContentChecksumMismatch"})
+        if (a.code == code) return true;
+    return false;
+}
 CAIRN_DECL bool is_transient(const answer& a) {
     if (a.is(0)) return !a.hopeless && !a.stopped;
     // Proxies have statuses of their own, e.g. 520.
@@ -302,12 +310,8 @@ CAIRN_DECL bool is_transient(const answer& a) {
     for (auto const* const code : {"RequestTimeout", "SlowDown", "OperationAborted",
                                    "ConditionalRequestConflict", "InternalError"})
         if (a.code == code) return true;
-    // What arrived is not what was sent, e.g. because a byte changed on the way. Once only: it may
-    // have been wrong before.
-    for (auto const* const code : {"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
-                                   "XAmzContentChecksumMismatch"})
-        if (a.code == code) return a.tries == 1;
-    return false;
+    // Once only: it may have been wrong before.
+    return is_changed_on_the_way(a) && !a.changed_before;
 }
 
 /// How long a page is waited for to go away before there was an answer of S3's.

@@ -100,7 +100,15 @@ struct conditional_puts::trial {
         return "a trial of conditional writes, step " + std::to_string(++step);
     }
     static bool refuses_conditions(const answer& a) {
-        return a.is(501) || a.is(405) || (a.is(400) && !is_transient(a));
+        return a.is(501) || a.is(405) ||
+               (a.is(400) && !is_transient(a) && !is_changed_on_the_way(a));
+    }
+    /// @throws error unless a PUT was refused because of a condition that does not hold
+    void check_refused(const answer& a, const object_tag& match, const char* header) {
+        if (was_refused(a, match)) return;
+        bool const refuses = refuses_conditions(a);
+        if (refuses) put_plainly();
+        throw unsupported((refuses ? "refuses " : "ignores ") + std::string(header));
     }
     error unsupported(std::string found) const {
         return {
@@ -137,16 +145,17 @@ CAIRN_DECL tag_form conditional_puts::find_out(std::string_view place) {
         }
         auto const kept = t.put({});
         if (again()) continue;
-        if (!was_refused(kept, {})) throw t.unsupported("ignores If-None-Match");
+        t.check_refused(kept, {}, "If-None-Match");
         object_tag const other{"\"00000000000000000000000000000000\""};
         object_tag const right{std::string(made.got.header("etag"))};
         for (auto const form : {tag_form::quoted, tag_form::plain}) {
             auto const wrong = t.put(other, form);
             if (again()) break;
-            if (!was_refused(wrong, other)) throw t.unsupported("ignores If-Match");
+            t.check_refused(wrong, other, "If-Match");
             auto const replaced = t.put(right, form);
             if (again()) break;
             if (replaced.ok()) return form;
+            if (t.refuses_conditions(replaced)) t.put_plainly();
         }
         if (again()) continue;
         throw t.unsupported("refuses If-Match of the right tag");

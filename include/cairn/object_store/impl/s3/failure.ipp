@@ -30,6 +30,9 @@ inline std::string remedy_of(const call& c, const answer& a, const store_setting
     if (is("ExpiredToken") || is("InvalidToken"))
         return "renew the session token; that of the environment or of s3_options is read once: "
                "start the program again, or use a profile or a role";
+    if (is_changed_on_the_way(a))
+        return "check the network, proxies and memory, and that nothing changes the state while "
+               "it is saved";
     if (a.message.find("x-amz-checksum") != a.message.npos)
         return "use a server that accepts the header x-amz-checksum-crc32, as AWS's does";
     if (is("NoSuchBucket")) return "correct the bucket's name, or create it: a store does not";

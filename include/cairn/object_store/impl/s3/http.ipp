@@ -304,12 +304,13 @@ CAIRN_DECL http_result http::send(const request& r, const terms& t) {
         long status = 0;
         ::curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
         result.got.status = static_cast<int>(status);
-        // A body that ends with its connection, e.g. of a proxy, may have been cut.
+        // A body that ends with its connection, e.g. of a proxy, may have been cut, also where a
+        // later proxy has put it into chunks.
         auto& got = result.got;
-        if (status == 206 && got.received < r.into.size() && got.header("content-length").empty() &&
-            got.header("transfer-encoding").empty()) {
+        if (status == 206 && r.method == "GET" &&
+            got.received + got.body.size() < size_of_part(got, r.into.size())) {
             got.status = 0;
-            result.failure = "an answer that ended early, and did not say how long it is";
+            result.failure = "an answer that ended early";
         }
     } else {
         result.failure = ::curl_easy_strerror(e);

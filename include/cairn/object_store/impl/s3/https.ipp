@@ -127,7 +127,16 @@ struct https_store::found {
             r.target = target;
         };
         if (!direct) begin();
-        for (int redirections = 0;; ++redirections) {
+        int redirections = 0;
+        // Whether what was remembered is of no use, so that all begins anew.
+        auto const is_over = [&] {
+            if (!std::exchange(direct, false)) return false;
+            led_to.forget();
+            begin();
+            redirections = -1;
+            return true;
+        };
+        for (;; ++redirections) {
             r.headers = {{"range", "bytes=" + std::to_string(first) + "-" + std::to_string(last)},
                          {"accept-encoding", "identity"}};
             if (!s->options.authorization.empty() && host_of(r.to) == host_of(s->base.to) &&
@@ -136,22 +145,27 @@ struct https_store::found {
             auto answer = s->wire().send(r, s->terms_for(into.size()));
             auto const status = answer.got.status;
             if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308) {
-                if (status == 206) {
+                // What was remembered may be for one range.
+                bool const is_other =
+                    direct && detail::s3::other_range(answer.got, first, last - first + 1);
+                if (status == 206 && !is_other) {
                     if (redirections != 0) led_to.note(r);
                     return answer;
                 }
-                bool const over = std::exchange(direct, false);
-                if (over) led_to.forget();
-                if (!over || status == 0 || status == 429 || status >= 500) return answer;
-                begin();
-                redirections = -1;
+                if (answer.stopped || !is_over()) return answer;
+                // What may pass is waited for first.
+                if (status == 429 || status >= 500) return answer;
                 continue;
             }
-            if (redirections == most_redirections) throw failed("a redirection that does not end");
-            if (!detail::s3::redirect(r, std::string(answer.got.header("location"))))
-                throw failed("a redirection to what is no URL of HTTP");
-            if (!s->may_go_to(r.to))
-                throw failed("a redirection to " + r.to.scheme + "://" + r.to.host);
+            auto const why = [&]() -> std::string {
+                if (redirections == most_redirections) return "a redirection that does not end";
+                if (!detail::s3::redirect(r, std::string(answer.got.header("location"))))
+                    return "a redirection to what is no URL of HTTP";
+                if (!s->may_go_to(r.to))
+                    return "a redirection to " + r.to.scheme + "://" + r.to.host;
+                return {};
+            }();
+            if (!why.empty() && !is_over()) throw failed(why);
         }
     }
     /// @throws error unless the answer is a range

@@ -126,8 +126,8 @@ inline void list_all(client& c, const std::string& prefix, const std::string& de
                 throw no_listing(list, "an object '" + o.key + "' of " + size + " bytes");
             o.size = *bytes;
             o.tag = trimmed(t.get<std::string>("ETag", ""));
-            if (o.tag.empty()) throw no_listing(list, "an object '" + o.key + "' without an ETag");
-            if (!o.tag.starts_with('"')) o.tag = '"' + o.tag + '"';
+            // Some servers have none for what was written by another interface of theirs.
+            if (!o.tag.empty() && !o.tag.starts_with('"')) o.tag = '"' + o.tag + '"';
             o.modified = parse_utc_time(text_in(t, "LastModified"));
             out.objects.push_back(std::move(o));
         };

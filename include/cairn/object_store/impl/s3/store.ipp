@@ -65,8 +65,9 @@ struct s3_store::impl {
                     e.code() != make_error_code(errc::unsupported))
                     throw;
                 if (again) continue;
-                here.warn(std::string("unfinished uploads are not seen, and never removed: ") +
-                          e.what());
+                here.warn(
+                    "uploads: " + e.code().message(),
+                    std::string("unfinished uploads are not seen, and never removed: ") + e.what());
                 return {};
             }
         }
@@ -104,6 +105,10 @@ struct s3_store::impl {
         std::sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.name < b.name; });
         return out;
     }
+    static bool is_url(const std::string& id) {
+        constexpr std::string_view scheme = "s3://";
+        return detail::s3::lower_case(id.substr(0, scheme.size())) == scheme;
+    }
     static void remove_object(const s3_store& at, const std::string& key) {
         auto& requests = at.s_->here().requests;
         auto const c = requests.about("DELETE", key, "s3:DeleteObject");
@@ -138,10 +143,12 @@ CAIRN_DECL s3_store::s3_store(s3_options o)
     : s_(std::make_shared<detail::s3::shared>(detail::s3::store_settings::of(std::move(o)))),
       prefix_(impl::as_prefix(s_->options().options.prefix)) {
     if (s_->options().options.unconditional)
-        s_->here().warn("'" + describe("") +
-                        "' is used without conditional writes: of two jobs that save to one place "
-                        "at the same moment both may be told that they have succeeded, so only one "
-                        "job may save there");
+        s_->here().warn(
+            "unconditional",
+            "'" + describe("") +
+                "' is used without conditional writes: of two jobs that save to one place "
+                "at the same moment both may be told that they have succeeded, so only one "
+                "job may save there");
 }
 CAIRN_DECL s3_store::s3_store(std::string_view url, s3_options o)
     : s3_store(impl::with(std::move(o), url)) {}
@@ -157,8 +164,7 @@ CAIRN_DECL s3_store s3_store::at(const std::string& id) const {
                                   s_->options().options.bucket + "/…'",
                       .found = std::move(found)});
     };
-    if (constexpr std::string_view scheme = "s3://";
-        detail::s3::lower_case(id.substr(0, scheme.size())) == scheme) {
+    if (impl::is_url(id)) {
         auto place = detail::s3::parse_s3_uri(id);
         // At AWS `a//b` is another key than `a/b`.
         bool const has_empty_part = place.prefix.find("//") != place.prefix.npos;
@@ -184,7 +190,8 @@ CAIRN_DECL s3_store::writer s3_store::create(std::string_view name, std::uint64_
     try {
         w.s_->object.emplace(here.requests, here.pool, key, size, may_be_begun);
     } catch (...) {
-        if (may_be_begun) here.may_have_others(key);
+        // Those to a key that others use, too, may be theirs.
+        if (may_be_begun && detail::s3::has_id(key)) here.may_have_others(key);
         throw;
     }
     w.s_->held.has_upload(w.s_->object->id());
@@ -266,11 +273,18 @@ CAIRN_DECL std::vector<place_info> s3_store::places_with(std::string_view name) 
     };
     detail::s3::list_below(
         s_->here().requests, prefix_, "/_", [&](const detail::s3::listed_place& page) {
-            for (auto const& o : page.objects)
-                if (auto* const p = add(o.key);
-                    p != nullptr &&
-                    std::string_view(o.key).substr(prefix_.size() + p->id.size() + 1) == name)
-                    p->tag->text = o.tag;
+            for (auto const& o : page.objects) {
+                auto* const p = add(o.key);
+                if (p == nullptr ||
+                    std::string_view(o.key).substr(prefix_.size() + p->id.size() + 1) != name)
+                    continue;
+                // It would count as an object that is not there.
+                if (o.tag.empty())
+                    throw error(errc::io, {.file = s_->options().describe(o.key),
+                                           .expected = "an ETag in a listing",
+                                           .found = "none"});
+                p->tag->text = o.tag;
+            }
             for (auto const& key : page.places) (void)add(key);
         });
     for (auto const& u : impl::uploads(*this)) (void)add(u.key);
@@ -294,8 +308,12 @@ CAIRN_DECL std::vector<object_info> s3_store::list_tree() {
 }
 
 CAIRN_DECL std::string s3_store::place_id(const std::string& id) const {
-    auto const mine = describe("");
-    return detail::plain_place_id(id.starts_with(mine) ? id.substr(mine.size()) : id);
+    if (!impl::is_url(id)) return detail::plain_place_id(id);
+    auto const place = detail::s3::parse_s3_uri(id);
+    // Another place of the bucket, or what `at` refuses, stays as it is.
+    bool const is_below = place.bucket == s_->options().options.bucket &&
+                          place.prefix.starts_with(prefix_) && place.prefix.size() > prefix_.size();
+    return is_below ? detail::plain_place_id(place.prefix.substr(prefix_.size())) : id;
 }
 
 /// A place is its objects. What may be left are an object that stands for a folder in other
